@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The RoCEv2 transport: queue pairs, requester, responder, completions. Sans-I/O.
+ *
+ * One struct transport per worker. Frames, doorbells, commands and the time come in as
+ * arguments; frames, completions, events go out through struct transport_io and the
+ * shared rings. No clock, no randomness, no device in here, so both ends of a
+ * network run in one thread of a test.
+ *
+ * State that must survive the process lies in the arena (struct qp and friends in
+ * transport/state.h); what is local to the process (ring addresses, timers, lists)
+ * is rebuilt by transport_attach().
+ */
+#ifndef TRANSPORT_TRANSPORT_H
+#define TRANSPORT_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory/memory.h"
+#include "shm/layout.h"
+#include "transport/verdict.h"
+#include "wire/packet.h"
+
+/* --- packet buffers and events ------------------------------------------------ */
+
+struct pktbuf {
+	uint8_t *data;     /* first byte of the Ethernet frame */
+	uint32_t length;   /* bytes of the frame */
+	uint32_t capacity; /* bytes that fit behind data */
+};
+
+enum pktbuf_fate { PKTBUF_SEND, PKTBUF_FREE };
+
+enum transport_event_type {
+	TRANSPORT_QP_ERROR,       /* went to error by itself: value is a verdict */
+	TRANSPORT_QP_ESTABLISHED, /* first packet arrived (COMM_EST) */
+	TRANSPORT_QP_LAST_WQE,    /* error state and nothing of an SRQ in hand any more */
+	TRANSPORT_QP_FLUSHED,     /* answer to transport_flush */
+	TRANSPORT_SRQ_LIMIT,
+	TRANSPORT_CQ_ERROR,
+	TRANSPORT_BAD_TOKEN, /* a peer used a bad token: counted against it by the control core */
+	TRANSPORT_SESSION_BROKEN, /* nonsense in a session's rings: value is a verdict */
+};
+
+struct transport_event {
+	uint32_t type;   /* enum transport_event_type */
+	uint32_t object; /* index of the QP, CQ, SRQ; session index for SESSION_BROKEN */
+	uint32_t value;
+	uint32_t async; /* enum shm_async_event to report to the client, or 0 */
+};
+
+/*
+ * What surrounds a transport. get() gives an empty buffer only if the transmit queue
+ * will take it, else NULL: the transport then waits and asks again at its next poll.
+ * put() takes a buffer back, to be sent in order or to be freed. Received buffers
+ * that transport_receive() kept come back through put() too.
+ */
+struct transport_io {
+	struct pktbuf *(*get)(void *context);
+	void (*put)(void *context, struct pktbuf *packet, enum pktbuf_fate fate);
+	void (*event)(void *context, const struct transport_event *event);
+	void (*notify)(void *context, uint32_t session); /* wake the client after this burst */
+	void *context;
+};
+
+/* --- process-wide part ---------------------------------------------------------- */
+
+struct transport_shared; /* arena, memory, tables of local addresses; one per process */
+
+/* Record sizes and counts that the arena needs for this module's tables. */
+struct transport_sizes {
+	uint32_t qps; /* power of two */
+	uint32_t cqs, srqs;
+	uint32_t resources; /* READs and atomics kept by all responders */
+	uint32_t flights;   /* work requests in progress, all queue pairs */
+	uint32_t workers;
+	uint32_t sessions;
+};
+void transport_arena_spec(const struct transport_sizes *sizes,
+			  struct arena_spec spec[ARENA_TABLES]);
+
+int transport_shared_create(struct transport_shared **shared, struct arena *arena,
+			    struct memory *memory, const struct transport_sizes *sizes,
+			    bool adopted);
+void transport_shared_destroy(struct transport_shared *shared);
+
+/* Control thread: where session `session` (1 ..) lies in this process; NULL forgets it. */
+void transport_set_session(struct transport_shared *shared, uint32_t session,
+			   struct shm_session *memory);
+
+/* Control thread: an index and record for a new object, or 0 when there is none free. */
+struct cq_config {
+	uint32_t session;
+	uint32_t depth;
+	struct shm_cq *memory; /* header filled in by cq_create */
+	uint64_t memory_size;
+	uint32_t notify; /* notify number in the session */
+};
+uint64_t cq_memory_size(uint32_t depth, uint32_t workers); /* bytes of its segment */
+uint32_t cq_create(struct transport_shared *shared, const struct cq_config *config);
+void cq_destroy(struct transport_shared *shared, uint32_t cq);
+
+struct qp_config {
+	uint32_t session;
+	uint32_t pd;
+	uint32_t send_cq;
+	uint32_t receive_cq;
+	uint32_t srq;  /* 0: own receive queue */
+	uint32_t type; /* enum shm_qp_type */
+	uint64_t qp_context;
+	uint32_t send_depth, receive_depth;
+	uint32_t send_sge, receive_sge;
+	uint32_t inline_size;
+	uint32_t doorbell;     /* number in the session */
+	uint32_t home;         /* worker */
+	struct shm_qp *memory; /* header filled in by qp_create */
+	uint64_t memory_size;
+};
+uint64_t qp_memory_size(const struct qp_config *config);
+/* State RESET, receives may be posted at once. Its QPN by qp_number(). */
+uint32_t qp_create(struct transport_shared *shared, const struct qp_config *config);
+uint32_t qp_number(const struct transport_shared *shared, uint32_t qp);
+uint32_t qp_home(const struct transport_shared *shared, uint32_t qp);
+/* Index of the queue pair with this QPN, or 0. Any thread. */
+uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn);
+/* After transport_detach() is done. The QPN stays unused until `qp_retire` has gone round. */
+void qp_destroy(struct transport_shared *shared, uint32_t qp);
+
+enum qp_state { QP_RESET = 0, QP_INIT, QP_RTR, QP_RTS, QP_SQD, QP_SQE, QP_ERROR };
+enum qp_state qp_get_state(const struct transport_shared *shared, uint32_t qp);
+
+/* Everything a connection fixes. Frames leave with these addresses. */
+struct qp_path {
+	uint8_t local_mac[6];
+	uint8_t remote_mac[6];
+	uint16_t vlan_tci; /* 0: untagged */
+	uint8_t traffic_class;
+	uint8_t hop_limit;
+	uint8_t local_gid[16]; /* IPv4 as ::ffff:a.b.c.d; both of one family */
+	uint8_t remote_gid[16];
+	uint32_t flow_label; /* seed of the UDP source port; 0: from both QPNs */
+};
+
+struct qp_connection {
+	struct qp_path path;
+	uint32_t remote_qpn;
+	uint32_t send_psn;    /* first PSN that we send */
+	uint32_t receive_psn; /* first PSN that we expect */
+	uint32_t path_mtu;    /* bytes */
+	uint32_t qkey;
+	uint8_t timeout;       /* code, 0: none */
+	uint8_t retry_count;   /* 0 .. 7, 7 is seven */
+	uint8_t rnr_retry;     /* 7: for ever */
+	uint8_t min_rnr_timer; /* code that we send */
+	uint8_t max_reads_out; /* READs and atomics that we may have outstanding */
+	uint8_t max_reads_in;  /* that we serve */
+	uint8_t remote_rights; /* RIGHT_REMOTE_*: what requests this QP accepts at all */
+	uint8_t reserved;
+};
+
+/* --- one worker --------------------------------------------------------------------- */
+
+struct transport; /* one per worker */
+
+int transport_create(struct transport **transport, struct transport_shared *shared,
+		     unsigned int worker, const struct transport_io *io);
+void transport_destroy(struct transport *transport);
+
+/*
+ * Commands, called in the worker's thread. Each takes effect at once; what needs
+ * time reports by an event.
+ */
+void transport_attach(struct transport *transport, uint32_t qp, uint64_t now);
+/* RESET to RTR and RTS in one: from now on requests are served and sent. */
+int transport_connect(struct transport *transport, uint32_t qp,
+		      const struct qp_connection *connection, uint64_t now);
+/* To ERROR: flushes both queues with STATUS_CANCELLED. Any state but ERROR. */
+void transport_flush(struct transport *transport, uint32_t qp, uint64_t now);
+/* Forgets the queue pair: no timer, list or buffer of this worker refers to it afterwards. */
+void transport_detach(struct transport *transport, uint32_t qp);
+/* Whether a detach may happen now: no grace period of this queue pair is running. */
+bool transport_may_detach(struct transport *transport, uint32_t qp);
+/* This worker looks at the doorbells of a session from now on, or no more. */
+void transport_add_session(struct transport *transport, uint32_t session);
+void transport_remove_session(struct transport *transport, uint32_t session);
+
+/*
+ * One received frame, parsed, ICRC verified, for a queue pair (not QPN 1) of this
+ * worker. Returns true if the transport keeps the buffer (parked behind a revocation or
+ * a READ in progress) and will put() it later. `packet` may be NULL when the frame
+ * must not be kept (then such packets are dropped and counted).
+ */
+bool transport_receive(struct transport *transport, const struct wire_view *view,
+		       struct pktbuf *packet, uint64_t now);
+
+/*
+ * Everything that is due: doorbells of all sessions, timers, parked work, READ responses,
+ * delayed ACKs, bounded work per call. Returns how many things were done; 0 means idle.
+ */
+unsigned int transport_poll(struct transport *transport, uint64_t now);
+
+/* When transport_poll() has something to do by itself next (ns, UINT64_MAX: nothing). */
+uint64_t transport_next_deadline(const struct transport *transport, uint64_t now);
+
+/* --- statistics -------------------------------------------------------------------------- */
+
+#define TRANSPORT_COUNTERS(X)                                                                     \
+	X(rx_packets)                                                                             \
+	X(rx_bytes) X(tx_packets) X(tx_bytes) X(rx_send) X(rx_write) X(rx_write_bytes) X(rx_read) \
+		X(rx_read_bytes) X(rx_atomic) X(tx_send) X(tx_write) X(tx_write_bytes) X(tx_read) \
+			X(tx_read_bytes) X(tx_atomic) X(tx_ack) X(rx_ack) X(tx_nak) X(rx_nak)     \
+				X(tx_rnr) X(rx_rnr) X(retransmits) X(timeouts) X(binds)           \
+					X(invalidates) X(remote_invalidates) X(completions)       \
+						X(completion_errors) X(no_buffer)
+
+struct transport_stats {
+#define TRANSPORT_COUNTER(name) uint64_t name;
+	TRANSPORT_COUNTERS(TRANSPORT_COUNTER)
+#undef TRANSPORT_COUNTER
+	uint64_t verdict[VERDICTS]; /* frames and work requests by fate */
+};
+
+/* The worker's own counters: it alone writes; others may read them at any time. */
+struct transport_stats *transport_get_stats(struct transport *transport);
+
+/* For status output; racy, any thread. */
+struct qp_status {
+	uint32_t qpn, state, type, session, home, remote_qpn;
+	uint8_t local_gid[16], remote_gid[16];
+	uint64_t messages_in, messages_out;
+};
+bool qp_get_status(const struct transport_shared *shared, uint32_t qp, struct qp_status *status);
+uint32_t qp_table_size(const struct transport_shared *shared);
+
+#endif
