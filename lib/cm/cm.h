@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The InfiniBand connection manager with the RDMA IP CM service: both sides of
+ * REQ/REP/RTU, REJ, MRA, DREQ/DREP, SIDR, timewait. Sans-I/O and single-threaded: MADs and the time
+ * come in, MADs and events go out.
+ *
+ * Connections live in the arena (ARENA_CONNECTIONS); lists and timers are rebuilt.
+ */
+#ifndef CM_CM_H
+#define CM_CM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory/arena.h"
+#include "wire/mad.h"
+
+#define CM_PRIVATE_MAX 196u
+
+enum cm_port_space { CM_PS_TCP = 0x06, CM_PS_UDP = 0x11, CM_PS_IB = 0x3f };
+
+/* The two ends of a connection as the MADs travel. */
+struct cm_address {
+	uint8_t local_gid[16];
+	uint8_t remote_gid[16];
+	uint8_t remote_mac[6]; /* of the frame that came in; zero when not known */
+	uint8_t traffic_class;
+	uint8_t port; /* index of the local port */
+};
+
+enum cm_event_type {
+	CM_CONNECT_REQUEST, /* passive: accept or reject it */
+	CM_CONNECT_REPLY,   /* active: REP arrived; cm_ready() or cm_reject() */
+	CM_ESTABLISHED,     /* passive: RTU, or data seen */
+	CM_REJECTED,        /* by the peer: reason, private data */
+	CM_UNREACHABLE,     /* the peer does not answer */
+	CM_DISCONNECTED,    /* DREQ arrived, or the peer was found gone; once */
+	CM_DISCONNECT_DONE, /* our DREQ was answered, or given up (value 1) */
+	CM_TIMEWAIT_OVER,   /* the connection's number and QPN are free again */
+};
+
+/* All that a REQ or REP says that somebody needs; byte counts and host order. */
+struct cm_parameters {
+	uint32_t qpn;
+	uint32_t starting_psn; /* the first that the sender expects to receive */
+	uint32_t qkey;
+	uint32_t path_mtu;           /* bytes; REQ only */
+	uint8_t responder_resources; /* as in the message, sender's view */
+	uint8_t initiator_depth;
+	uint8_t retry_count; /* REQ only */
+	uint8_t rnr_retry_count;
+	uint8_t ack_timeout;   /* REQ: local ACK timeout code; REP: target ACK delay code */
+	uint8_t traffic_class; /* REQ */
+	uint8_t hop_limit;     /* REQ */
+	uint8_t srq;
+	uint32_t flow_label;              /* REQ */
+	uint16_t local_port, remote_port; /* of the CMA header, from our point of view */
+	uint8_t private_length; /* bytes that follow; received: all that the message can carry */
+	uint8_t private_data[CM_PRIVATE_MAX];
+};
+
+struct cm_event {
+	enum cm_event_type type;
+	uint32_t connection; /* index, 1 .. */
+	uint64_t cookie;     /* of the connection; of the listener for CM_CONNECT_REQUEST */
+	uint32_t reason;     /* CM_REJECTED: REJ reason */
+	const struct cm_address *address;
+	const struct cm_parameters *parameters; /* REQUEST, REPLY, REJECTED (private data only) */
+};
+
+struct cm_io {
+	void (*send)(void *context, const struct cm_address *to, const uint8_t mad[256]);
+	/* May call any cm function for the connection, but not cm_release(). */
+	void (*event)(void *context, const struct cm_event *event);
+	uint32_t (*random)(void *context);
+	bool (*own_address)(void *context, const uint8_t gid[16]); /* is it one of our ports'? */
+	uint32_t (*max_path_mtu)(void *context, const struct cm_address *address);
+	void *context;
+};
+
+struct cm_config {
+	uint32_t connections;       /* table size, index 0 included */
+	uint32_t backlog;           /* requests that may wait for an answer, per listener */
+	uint32_t requests_per_peer; /* unanswered ones that one source address may have */
+	uint8_t ca_guid[8];
+};
+
+struct cm;
+void cm_arena_spec(const struct cm_config *config, struct arena_spec spec[ARENA_TABLES]);
+int cm_create(struct cm **cm, struct arena *arena, const struct cm_config *config,
+	      const struct cm_io *io, bool adopted);
+void cm_destroy(struct cm *cm);
+
+/* gid all zero: every address of ours. -EADDRINUSE. Port in host order. */
+int cm_listen(struct cm *cm, enum cm_port_space space, const uint8_t gid[16], uint16_t port,
+	      uint64_t cookie, uint32_t *listener);
+void cm_pause(struct cm *cm, uint32_t listener, bool paused); /* as if nobody listened */
+void cm_unlisten(struct cm *cm, uint32_t listener);           /* rejects what still waits */
+
+void cm_receive(struct cm *cm, const struct cm_address *from, const uint8_t mad[256], uint64_t now);
+/* Timers. Returns the next time (ns) at which it wants to be called. */
+uint64_t cm_poll(struct cm *cm, uint64_t now);
+
+/* Passive: the queue pair must be able to receive before this is called. */
+int cm_accept(struct cm *cm, uint32_t connection, uint64_t cookie,
+	      const struct cm_parameters *parameters, uint64_t now);
+/* Either side before the connection is up. private_length at most 148. */
+int cm_reject(struct cm *cm, uint32_t connection, uint32_t reason, const uint8_t *ari,
+	      uint32_t ari_length, const uint8_t *private_data, uint32_t private_length,
+	      uint64_t now);
+/* Active. address.remote_mac may be zero. */
+int cm_connect(struct cm *cm, enum cm_port_space space, const struct cm_address *address,
+	       const struct cm_parameters *parameters, uint64_t cookie, uint32_t *connection,
+	       uint64_t now);
+int cm_ready(struct cm *cm, uint32_t connection, const uint8_t *private_data,
+	     uint32_t private_length, uint64_t now);                 /* sends RTU */
+void cm_data_seen(struct cm *cm, uint32_t connection, uint64_t now); /* stands in for a lost RTU */
+/* Sends DREQ; CM_DISCONNECT_DONE follows. */
+int cm_disconnect(struct cm *cm, uint32_t connection, uint64_t now);
+/* The owner has no more interest: no more events but TIMEWAIT_OVER; rejects or disconnects. */
+void cm_release(struct cm *cm, uint32_t connection, uint64_t now);
+
+struct cm_statistics {
+	uint64_t rx[32], tx[32]; /* by attribute ID - 0x10 */
+	uint64_t malformed, duplicates, stale, no_listener, refused_backlog, timeouts, unknown;
+	uint32_t established, pending, timewait;
+};
+void cm_get_statistics(const struct cm *cm, struct cm_statistics *statistics);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * DPDK ports, worker loops, and the slow path of the link (ARP, ND, ICMP, frames of QP 1).
+ *
+ * Only this layer and the programs that own ports know DPDK. Threads: each worker
+ * runs on its own lcore; everything declared here is for the control thread unless it says
+ * otherwise.
+ */
+#ifndef NET_NET_H
+#define NET_NET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/transport.h"
+
+#define NET_MAX_PORTS     8u
+#define NET_MAX_ADDRESSES 8u /* per port */
+#define NET_MAX_WORKERS   SHM_MAX_WORKERS
+
+/* One address of a port; IPv4 as ::ffff:a.b.c.d with prefix length 96 + n. */
+struct net_address {
+	uint8_t gid[16];
+	uint32_t prefix_length;
+};
+
+struct net_port_config {
+	char name[32];
+	char device[256]; /* PCI address or vdev with arguments */
+	struct net_address address[NET_MAX_ADDRESSES];
+	uint32_t addresses;
+	uint16_t vlan;        /* 0: untagged (and priority-tagged) */
+	uint16_t mtu;         /* bytes of IP packet */
+	uint8_t gateway4[16]; /* all zero: none */
+	uint8_t gateway6[16];
+};
+
+enum net_idle { NET_IDLE_BUSY, NET_IDLE_ADAPTIVE };
+
+struct net_config {
+	struct net_port_config port[NET_MAX_PORTS];
+	uint32_t ports;
+	uint32_t workers;
+	uint32_t worker_cpu[NET_MAX_WORKERS];
+	uint32_t control_cpu;
+	enum net_idle idle;
+	bool hugepages; /* false: EAL runs with --no-huge */
+};
+
+struct net;
+struct net_io; /* below */
+
+/*
+ * Starts EAL (eal_arguments: extra ones of the command line, NULL-terminated), the ports
+ * and their queues. On failure *message (a static buffer) says what was wrong, with which
+ * device, and what to do. Workers do not run yet.
+ */
+int net_init_eal(const struct net_config *config, const char *program, char *const eal_arguments[],
+		 const char **message);
+int net_create(struct net **net, const struct net_config *config, struct transport_shared *shared,
+	       struct memory *memory, const struct net_io *io, const char **message);
+int net_start_workers(struct net *net);
+void net_stop_workers(struct net *net); /* returns when all have left their loops */
+void net_destroy(struct net *net);
+
+/* NUMA node of the first port, or -1. */
+int net_numa_node(const struct net *net);
+/* The eventfd that wakes a worker; passed to clients. */
+int net_worker_eventfd(const struct net *net, unsigned int worker);
+struct transport_stats *net_worker_stats(const struct net *net, unsigned int worker);
+
+/* --- commands to a worker ----------------------------------------------------------- */
+
+enum worker_command_type {
+	WORKER_ATTACH = 1, /* transport_attach */
+	WORKER_CONNECT,    /* transport_connect */
+	WORKER_FLUSH,      /* transport_flush */
+	WORKER_DETACH,     /* transport_detach as soon as transport_may_detach */
+	WORKER_ADD_SESSION,
+	WORKER_REMOVE_SESSION,
+};
+
+struct worker_command {
+	uint32_t type;
+	uint32_t object; /* QP or session index */
+	uint64_t cookie; /* comes back in the answer */
+	struct qp_connection connection;
+};
+
+/* Queues a command; commands of one worker run in order. -EAGAIN when its ring is full. */
+int net_command(struct net *net, unsigned int worker, const struct worker_command *command);
+
+/* --- frames of the slow path ---------------------------------------------------------- */
+
+/* Where a MAD came from, and what an answer needs. */
+struct net_peer {
+	uint32_t port;
+	uint8_t local_gid[16];
+	uint8_t remote_gid[16];
+	uint8_t remote_mac[6]; /* all zero: to be resolved */
+	uint8_t traffic_class;
+};
+
+/* Called from net_poll() in the control thread. */
+struct net_io {
+	/* A datagram for QP 1, ICRC and Q_Key checked. mad: 256 bytes. */
+	void (*mad)(void *context, const struct net_peer *peer, const uint8_t *mad, uint64_t now);
+	void (*event)(void *context, unsigned int worker, const struct transport_event *event);
+	/* A command was carried out; status 0 or a negative errno. */
+	void (*done)(void *context, unsigned int worker, uint64_t cookie, int status);
+	/* A worker consumed an arm of this session's CQs: write its eventfd. Any worker's thread!
+	 */
+	void (*notify)(void *context, uint32_t session);
+	void *context;
+};
+
+/* Drains the rings from the workers, answers ARP/ND/ICMP, runs neighbour timers. */
+unsigned int net_poll(struct net *net, uint64_t now);
+
+/* Wakes the control core out of its sleep when a worker has something for it. */
+int net_control_eventfd(const struct net *net);
+/* The word to announce sleep in (shm_sleep_announce) around waiting on that descriptor. */
+uint32_t *net_control_sleeping(struct net *net);
+
+/*
+ * Sends a MAD to QP 1 of a peer; resolves its MAC first when it is not known (then the
+ * frame waits, bounded, and is lost like any datagram when nobody answers). 0 or a negative
+ * errno: -EADDRNOTAVAIL (local_gid is not ours), -ENETUNREACH (no route).
+ */
+int net_send_mad(struct net *net, const struct net_peer *peer, const uint8_t mad[256],
+		 uint64_t now);
+
+/*
+ * Fills local_mac, vlan, gids of a path from local to remote GID. 0, or -EAGAIN while the
+ * neighbour is being resolved (ask again), -EHOSTUNREACH when nobody answered,
+ * -ENETUNREACH, -EADDRNOTAVAIL.
+ */
+int net_resolve(struct net *net, const uint8_t local_gid[16], const uint8_t remote_gid[16],
+		struct qp_path *path, uint64_t now);
+
+/* Port that owns this GID, or -1. */
+int net_find_address(const struct net *net, const uint8_t gid[16]);
+/* Largest path MTU (256 .. 4096) that fits a port. */
+uint32_t net_port_path_mtu(const struct net *net, unsigned int port);
+const struct net_config *net_get_config(const struct net *net);
+
+/* Link counters of one port, summed over workers; any thread. */
+struct net_port_status {
+	char name[32];
+	char driver[32];
+	uint8_t mac[6];
+	bool link_up;
+	uint16_t mtu;
+	uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, rx_missed, rx_errors, rx_no_mbuf;
+	uint64_t handed_over; /* frames that reached another worker than their owner */
+	uint64_t arp_answered, nd_answered, icmp_answered;
+	uint64_t tx_dropped; /* a slow-path frame with no room */
+};
+bool net_port_status(const struct net *net, unsigned int port, struct net_port_status *status);
+
+#endif
