@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The daemon's configuration file. */
+#include "orield/config.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/ini.h"
+
+struct parse {
+	struct config *config;
+	struct ini_reader reader;
+	struct net_port_config *port; /* the section that is being read */
+	uint64_t seen_daemon;         /* keys, by place in the table */
+	uint64_t seen_port[NET_MAX_PORTS];
+	bool has_v4[NET_MAX_PORTS], has_v6[NET_MAX_PORTS];
+};
+
+struct key {
+	const char *name;
+	void (*set)(struct parse *parse, const struct ini_entry *entry);
+};
+
+/* --- [daemon] ----------------------------------------------------------------------------- */
+
+static bool cpu_usable(const struct ini_entry *entry, uint64_t cpu)
+{
+	cpu_set_t allowed;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		return true;
+	if (cpu < CPU_SETSIZE && CPU_ISSET(cpu, &allowed))
+		return true;
+	ini_refuse(entry, "processors that this machine has and this process may use; %llu is not",
+		   (unsigned long long)cpu);
+	return false;
+}
+
+static void add_workers(struct parse *parse, const struct ini_entry *entry, uint64_t first,
+			uint64_t last)
+{
+	struct net_config *net = &parse->config->net;
+
+	for (uint64_t cpu = first; cpu <= last; cpu++) {
+		if (net->workers == NET_MAX_WORKERS) {
+			ini_refuse(entry, "at most %u workers", NET_MAX_WORKERS);
+			return;
+		}
+		for (uint32_t w = 0; w < net->workers; w++) {
+			if (net->worker_cpu[w] == cpu) {
+				ini_refuse(entry, "each processor once; %llu is named twice",
+					   (unsigned long long)cpu);
+				return;
+			}
+		}
+		if (!cpu_usable(entry, cpu))
+			return;
+		net->worker_cpu[net->workers++] = (uint32_t)cpu;
+	}
+}
+
+/* "1", "1,2", "2-5,8" */
+static void set_workers(struct parse *parse, const struct ini_entry *entry)
+{
+	const char *list = entry->value;
+	unsigned int errors = entry->reader->errors;
+	char element[64];
+
+	while (entry->reader->errors == errors && ini_next(&list, element, sizeof(element))) {
+		unsigned int first, last;
+		int length = 0;
+		int n = sscanf(element, "%4u%n-%4u%n", &first, &length, &last, &length);
+
+		if (n < 1 || element[length] || element[0] == '-' || element[0] == '+' ||
+		    (n == 2 && last < first)) {
+			ini_refuse(entry, "processor numbers and ranges, as 1 or 2-5,8");
+			return;
+		}
+		add_workers(parse, entry, first, n == 2 ? last : first);
+	}
+	if (!parse->config->net.workers && entry->reader->errors == errors)
+		ini_refuse(entry, "at least one processor");
+}
+
+static void set_control_core(struct parse *parse, const struct ini_entry *entry)
+{
+	uint64_t cpu;
+
+	if (ini_get_number(entry, 0, CPU_SETSIZE - 1, &cpu) && cpu_usable(entry, cpu))
+		parse->config->net.control_cpu = (uint32_t)cpu;
+}
+
+static void set_socket(struct parse *parse, const struct ini_entry *entry)
+{
+	struct control_config *control = &parse->config->control;
+
+	if (entry->value[0] != '/')
+		ini_refuse(entry, "an absolute path");
+	else
+		ini_get_string(entry, control->socket_path, sizeof(control->socket_path));
+}
+
+static void set_socket_group(struct parse *parse, const struct ini_entry *entry)
+{
+	struct control_config *control = &parse->config->control;
+
+	ini_get_string(entry, control->socket_group, sizeof(control->socket_group));
+}
+
+static void set_idle(struct parse *parse, const struct ini_entry *entry)
+{
+	static const char *const choices[] = { "busy", "adaptive", NULL };
+	unsigned int choice;
+
+	if (ini_get_choice(entry, choices, &choice))
+		parse->config->net.idle = choice ? NET_IDLE_ADAPTIVE : NET_IDLE_BUSY;
+}
+
+static void set_hugepages(struct parse *parse, const struct ini_entry *entry)
+{
+	static const char *const choices[] = { "yes", "no", "auto", NULL };
+
+	ini_get_choice(entry, choices, &parse->config->hugepages);
+}
+
+static void set_telemetry(struct parse *parse, const struct ini_entry *entry)
+{
+	static const char *const choices[] = { "no", "yes", NULL };
+	unsigned int choice;
+
+	if (ini_get_choice(entry, choices, &choice))
+		parse->config->telemetry = choice;
+}
+
+static void set_bad_token_budget(struct parse *parse, const struct ini_entry *entry)
+{
+	uint64_t number;
+
+	if (ini_get_number(entry, 0, 1000000, &number))
+		parse->config->control.bad_token_budget = (uint32_t)number;
+}
+
+static bool get_power_of_two(const struct ini_entry *entry, uint64_t minimum, uint64_t maximum,
+			     uint32_t *value)
+{
+	uint64_t number;
+
+	if (!ini_get_number(entry, minimum, maximum, &number))
+		return false;
+	if (number & (number - 1)) {
+		ini_refuse(entry, "a power of two from %llu to %llu", (unsigned long long)minimum,
+			   (unsigned long long)maximum);
+		return false;
+	}
+	*value = (uint32_t)number;
+	return true;
+}
+
+static void set_max_qps(struct parse *parse, const struct ini_entry *entry)
+{
+	get_power_of_two(entry, 16, 131072, &parse->config->max_qps);
+}
+
+static void set_max_windows(struct parse *parse, const struct ini_entry *entry)
+{
+	get_power_of_two(entry, 256, 4194304, &parse->config->max_windows);
+}
+
+static const struct key daemon_keys[] = {
+	{ "workers", set_workers },
+	{ "control-core", set_control_core },
+	{ "socket", set_socket },
+	{ "socket-group", set_socket_group },
+	{ "idle", set_idle },
+	{ "hugepages", set_hugepages },
+	{ "telemetry", set_telemetry },
+	{ "bad-token-budget", set_bad_token_budget },
+	{ "max-queue-pairs", set_max_qps },
+	{ "max-windows", set_max_windows },
+	{ NULL, NULL },
+};
+
+/* --- [port NAME] ----------------------------------------------------------------------------- */
+
+static unsigned int port_number(const struct parse *parse)
+{
+	return (unsigned int)(parse->port - parse->config->net.port);
+}
+
+static void set_device(struct parse *parse, const struct ini_entry *entry)
+{
+	if (ini_get_string(entry, parse->port->device, sizeof(parse->port->device)))
+		parse->config->device_line[port_number(parse)] = entry->reader->line;
+}
+
+static bool address_usable(const uint8_t gid[16], bool v4)
+{
+	static const uint8_t zero[16];
+
+	if (v4)
+		return gid[12] != 0 && gid[12] != 127 && gid[12] < 224;
+	return memcmp(gid, zero, 15) != 0 && gid[0] != 0xff;
+}
+
+/* "10.0.0.1/24", "fd00::1/64" */
+static bool parse_prefix(char *text, struct net_address *address, bool *v4)
+{
+	char *slash = strchr(text, '/');
+	char *end;
+	unsigned long length;
+
+	if (!slash)
+		return false;
+	*slash = '\0';
+	if (!address_parse(text, address->gid, v4) || !address_usable(address->gid, *v4))
+		return false;
+	length = strtoul(slash + 1, &end, 10);
+	if (slash[1] < '0' || slash[1] > '9' || *end || length < 1 || length > (*v4 ? 32 : 128))
+		return false;
+	address->prefix_length = (uint32_t)length + (*v4 ? 96 : 0);
+	return true;
+}
+
+static bool address_taken(const struct net_config *net, const uint8_t gid[16])
+{
+	for (uint32_t p = 0; p < net->ports; p++)
+		for (uint32_t a = 0; a < net->port[p].addresses; a++)
+			if (!memcmp(net->port[p].address[a].gid, gid, 16))
+				return true;
+	return false;
+}
+
+static void set_ip(struct parse *parse, const struct ini_entry *entry)
+{
+	const char *list = entry->value;
+	char element[96];
+
+	while (ini_next(&list, element, sizeof(element))) {
+		struct net_address address;
+		bool v4;
+
+		if (!parse_prefix(element, &address, &v4)) {
+			ini_refuse(
+				entry,
+				"unicast addresses with prefix length, as 10.0.0.1/24, fd00::1/64");
+			return;
+		}
+		if (address_taken(&parse->config->net, address.gid)) {
+			ini_refuse(entry, "each address once; %s is given twice", element);
+			return;
+		}
+		if (parse->port->addresses == NET_MAX_ADDRESSES) {
+			ini_refuse(entry, "at most %u addresses", NET_MAX_ADDRESSES);
+			return;
+		}
+		parse->port->address[parse->port->addresses++] = address;
+		*(v4 ? &parse->has_v4[port_number(parse)] : &parse->has_v6[port_number(parse)]) =
+			true;
+	}
+	if (!parse->port->addresses)
+		ini_refuse(entry, "at least one address, as 10.0.0.1/24");
+}
+
+static void set_vlan(struct parse *parse, const struct ini_entry *entry)
+{
+	uint64_t number;
+
+	if (ini_get_number(entry, 0, 4094, &number))
+		parse->port->vlan = (uint16_t)number;
+}
+
+static void set_mtu(struct parse *parse, const struct ini_entry *entry)
+{
+	uint64_t number;
+
+	if (ini_get_number(entry, 576, 9600, &number))
+		parse->port->mtu = (uint16_t)number;
+}
+
+static void set_gateway(struct parse *parse, const struct ini_entry *entry)
+{
+	const char *list = entry->value;
+	char element[96];
+
+	while (ini_next(&list, element, sizeof(element))) {
+		uint8_t gid[16];
+		bool v4;
+
+		if (!address_parse(element, gid, &v4) || !address_usable(gid, v4)) {
+			ini_refuse(entry, "the address of a router, as 10.0.0.254");
+			return;
+		}
+		memcpy(v4 ? parse->port->gateway4 : parse->port->gateway6, gid, 16);
+	}
+}
+
+static const struct key port_keys[] = {
+	{ "device", set_device }, { "ip", set_ip },           { "vlan", set_vlan },
+	{ "mtu", set_mtu },       { "gateway", set_gateway }, { NULL, NULL },
+};
+
+/* --- sections and keys ---------------------------------------------------------------------------
+ */
+
+static void run_key(struct parse *parse, const struct ini_entry *entry, const struct key *keys,
+		    uint64_t *seen)
+{
+	char known[256];
+	size_t used = 0;
+
+	for (unsigned int i = 0; keys[i].name; i++) {
+		if (strcmp(entry->key, keys[i].name))
+			continue;
+		if (*seen & 1ull << i)
+			ini_refuse(entry, "each key once in a section");
+		else
+			keys[i].set(parse, entry);
+		*seen |= 1ull << i;
+		return;
+	}
+	for (unsigned int i = 0; keys[i].name && used < sizeof(known); i++)
+		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
+					 keys[i].name);
+	ini_refuse(entry, "one of the keys %s", known);
+}
+
+/* The port of "[port NAME]": a known one or a new one; NULL after a refusal. */
+static struct net_port_config *find_port(struct parse *parse, const struct ini_entry *entry)
+{
+	struct net_config *net = &parse->config->net;
+	const char *name = entry->section + 5;
+	struct net_port_config *port;
+
+	while (*name == ' ')
+		name++;
+	for (uint32_t p = 0; p < net->ports; p++)
+		if (!strcmp(net->port[p].name, name))
+			return &net->port[p];
+	if (!*name || strlen(name) >= sizeof(port->name)) {
+		ini_refuse(entry, "a section [port NAME] with a name of 1 to 31 characters");
+		return NULL;
+	}
+	if (net->ports == NET_MAX_PORTS) {
+		ini_refuse(entry, "at most %u ports", NET_MAX_PORTS);
+		return NULL;
+	}
+	port = &net->port[net->ports++];
+	snprintf(port->name, sizeof(port->name), "%s", name);
+	port->mtu = 1500;
+	return port;
+}
+
+static void on_entry(void *context, const struct ini_entry *entry)
+{
+	struct parse *parse = context;
+
+	if (!strcmp(entry->section, "daemon")) {
+		run_key(parse, entry, daemon_keys, &parse->seen_daemon);
+	} else if (!strncmp(entry->section, "port ", 5)) {
+		parse->port = find_port(parse, entry);
+		if (parse->port)
+			run_key(parse, entry, port_keys, &parse->seen_port[port_number(parse)]);
+	} else {
+		ini_refuse(entry, "a section [daemon] or [port NAME]");
+	}
+}
+
+static void check_whole(struct parse *parse)
+{
+	struct net_config *net = &parse->config->net;
+	static const uint8_t none[16];
+	struct ini_reader *reader = &parse->reader;
+
+	if (!net->ports)
+		ini_complain(reader, NULL, 0, "expected at least one section [port NAME]");
+	for (uint32_t p = 0; p < net->ports; p++) {
+		struct net_port_config *port = &net->port[p];
+
+		if (!port->device[0])
+			ini_complain(reader, port->name, 0,
+				     "expected device = a PCI address or a vdev, as "
+				     "net_af_packet0,iface=eth1");
+		if (!port->addresses)
+			ini_complain(reader, port->name, 0, "expected ip = ADDRESS/LENGTH");
+		if ((memcmp(port->gateway4, none, 16) && !parse->has_v4[p]) ||
+		    (memcmp(port->gateway6, none, 16) && !parse->has_v6[p]))
+			ini_complain(reader, port->name, 0,
+				     "gateway is of a family in which the port has no address");
+		for (uint32_t q = 0; q < p; q++)
+			if (port->device[0] && !strcmp(port->device, net->port[q].device))
+				ini_complain(reader, port->name, parse->config->device_line[p],
+					     "device %s is already that of port %s", port->device,
+					     net->port[q].name);
+	}
+	if (!net->workers) {
+		/* On a machine of one processor, both share it. */
+		net->worker_cpu[0] = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? 1 : 0;
+		net->workers = 1;
+	}
+}
+
+int config_read(struct config *config, const char *path)
+{
+	struct parse parse = { .config = config };
+	int error;
+
+	*config = (struct config){
+		.path = path,
+		.net = { .idle = NET_IDLE_ADAPTIVE },
+		.control = { .socket_path = "/run/oriel/ndk.sock",
+			     .bad_token_budget = 64,
+			     .objects = 65536,
+			     .cm = { .connections = 16384,
+				     .backlog = 1024,
+				     .requests_per_peer = 256 } },
+		.hugepages = HUGEPAGES_AUTO,
+		.telemetry = true,
+		.max_qps = 16384,
+		.max_windows = 1048576,
+	};
+	error = ini_read(&parse.reader, path, on_entry, &parse);
+	if (error && error != -EINVAL)
+		return error;
+	check_whole(&parse);
+	return parse.reader.errors ? -EINVAL : 0;
+}
+
+/* --- devices
+ * -------------------------------------------------------------------------------------- */
+
+static bool is_pci_address(const char *device)
+{
+	unsigned int domain, bus, slot, function;
+	int length = 0;
+
+	return (sscanf(device, "%4x:%2x:%2x.%1u%n", &domain, &bus, &slot, &function, &length) ==
+			4 ||
+		sscanf(device, "%2x:%2x.%1u%n", &bus, &slot, &function, &length) == 3) &&
+	       device[length] == '\0';
+}
+
+static bool pci_exists(const char *device)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s%s",
+		 strlen(device) < 12 ? "0000:" : "", device);
+	return access(path, F_OK) == 0;
+}
+
+/* The value of a key in a vdev's arguments; false if it is not there. */
+static bool vdev_argument(const char *device, const char *key, char *value, size_t room)
+{
+	const char *p = device;
+
+	while ((p = strchr(p, ',')) != NULL) {
+		size_t length = strlen(key);
+
+		p++;
+		if (strncmp(p, key, length) || p[length] != '=')
+			continue;
+		p += length + 1;
+		length = strcspn(p, ",");
+		if (length >= room)
+			return false;
+		memcpy(value, p, length);
+		value[length] = '\0';
+		return true;
+	}
+	return false;
+}
+
+int config_check_devices(const struct config *config)
+{
+	struct ini_reader reader = { .path = config->path, .messages = stderr };
+
+	for (uint32_t p = 0; p < config->net.ports; p++) {
+		const struct net_port_config *port = &config->net.port[p];
+		unsigned int line = config->device_line[p];
+		char interface[64];
+
+		if (is_pci_address(port->device)) {
+			if (!pci_exists(port->device))
+				ini_complain(&reader, port->name, line,
+					     "device = %s: no such PCI device; 'dpdk-devbind.py "
+					     "--status-dev net' lists them",
+					     port->device);
+		} else if (strncmp(port->device, "net_", 4) && strncmp(port->device, "eth_", 4)) {
+			ini_complain(&reader, port->name, line,
+				     "device = %s: expected a PCI address (0000:3b:00.0) or a vdev "
+				     "(net_af_packet0,iface=eth1)",
+				     port->device);
+		} else if ((!strncmp(port->device, "net_af_packet", 13) ||
+			    !strncmp(port->device, "net_af_xdp", 10))) {
+			if (!vdev_argument(port->device, "iface", interface, sizeof(interface)))
+				ini_complain(&reader, port->name, line,
+					     "device = %s: expected iface=INTERFACE", port->device);
+			else if (!if_nametoindex(interface))
+				ini_complain(&reader, port->name, line,
+					     "device = %s: there is no interface %s; 'ip link' "
+					     "lists them",
+					     port->device, interface);
+		}
+	}
+	return reader.errors ? -ENODEV : 0;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The daemon's configuration file. */
+#ifndef ORIELD_CONFIG_H
+#define ORIELD_CONFIG_H
+
+#include "control/control.h"
+#include "net/net.h"
+
+enum config_hugepages { HUGEPAGES_YES, HUGEPAGES_NO, HUGEPAGES_AUTO };
+
+struct config {
+	const char *path;
+	struct net_config net;
+	struct control_config control;
+	unsigned int hugepages; /* enum config_hugepages */
+	bool telemetry;
+	uint32_t max_qps;                        /* powers of two */
+	uint32_t max_windows;                    /* tokens: windows, and two for each region */
+	unsigned int device_line[NET_MAX_PORTS]; /* where [port] device stands */
+};
+
+/*
+ * Reads and checks everything that can be known without DPDK. Complaints go to stderr, each
+ * with file, line, section, key, value and what is expected. Returns 0 or a negative errno.
+ */
+int config_read(struct config *config, const char *path);
+
+/* Whether the devices exist as far as that shows without DPDK; complaints as above. */
+int config_check_devices(const struct config *config);
+
+#endif

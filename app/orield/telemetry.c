@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The daemon's state on DPDK's telemetry socket. */
+#include "orield/telemetry.h"
+
+#include <errno.h>
+#include <rte_eal.h>
+#include <rte_telemetry.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/ini.h"
+
+#define MOST_QPS 200u /* a reply holds 256 elements at the most */
+
+static struct {
+	const struct control *control;
+	const struct net *net;
+	const struct transport_shared *shared;
+	char link[128];
+} telemetry;
+
+static void add_connection_counters(struct rte_tel_data *data, const struct cm_statistics *cm)
+{
+	rte_tel_data_add_dict_u64(data, "connections", cm->established);
+	rte_tel_data_add_dict_u64(data, "connections_pending", cm->pending);
+	rte_tel_data_add_dict_u64(data, "connections_timewait", cm->timewait);
+	rte_tel_data_add_dict_u64(data, "cm_malformed", cm->malformed);
+	rte_tel_data_add_dict_u64(data, "cm_duplicates", cm->duplicates);
+	rte_tel_data_add_dict_u64(data, "cm_no_listener", cm->no_listener);
+	rte_tel_data_add_dict_u64(data, "cm_backlog", cm->refused_backlog);
+	rte_tel_data_add_dict_u64(data, "cm_timeouts", cm->timeouts);
+}
+
+static int on_status(const char *command, const char *parameters, struct rte_tel_data *data)
+{
+	static const char *const names[OBJECT_TYPES] = {
+		[OBJECT_TYPE_PD] = "pds",
+		[OBJECT_TYPE_CQ] = "cqs",
+		[OBJECT_TYPE_MR] = "mrs",
+		[OBJECT_TYPE_MW] = "mws",
+		[OBJECT_TYPE_QP] = "qps",
+		[OBJECT_TYPE_CONNECTOR] = "connectors",
+		[OBJECT_TYPE_LISTENER] = "listeners",
+	};
+	struct control_status status;
+
+	control_get_status(telemetry.control, &status);
+	rte_tel_data_start_dict(data);
+	rte_tel_data_add_dict_string(data, "version", ORIEL_VERSION);
+	rte_tel_data_add_dict_u64(data, "pid", (uint64_t)getpid());
+	rte_tel_data_add_dict_u64(data, "uptime_seconds", (uint64_t)time(NULL) - status.started);
+	rte_tel_data_add_dict_u64(data, "workers", net_get_config(telemetry.net)->workers);
+	rte_tel_data_add_dict_u64(data, "ports", net_get_config(telemetry.net)->ports);
+	rte_tel_data_add_dict_u64(data, "sessions", status.sessions);
+	for (unsigned int type = OBJECT_TYPE_PD; type < OBJECT_TYPES; type++)
+		rte_tel_data_add_dict_u64(data, names[type], status.objects[type]);
+	add_connection_counters(data, &status.cm);
+	rte_tel_data_add_dict_u64(data, "tokens_valid", status.memory.tokens_valid);
+	rte_tel_data_add_dict_u64(data, "tokens_reserved", status.memory.tokens_reserved);
+	rte_tel_data_add_dict_u64(data, "memory_bytes", status.memory.bytes);
+	rte_tel_data_add_dict_u64(data, "sessions_opened", status.sessions_opened);
+	rte_tel_data_add_dict_u64(data, "sessions_refused", status.sessions_refused);
+	rte_tel_data_add_dict_u64(data, "sessions_broken", status.sessions_broken);
+	rte_tel_data_add_dict_u64(data, "bad_tokens", status.bad_tokens);
+	rte_tel_data_add_dict_u64(data, "peers_shut_out", status.peers_shut_out);
+	return 0;
+}
+
+static struct rte_tel_data *port_data(unsigned int port)
+{
+	struct rte_tel_data *data = rte_tel_data_alloc();
+	const struct net_port_config *config = &net_get_config(telemetry.net)->port[port];
+	struct net_port_status status;
+	char text[256];
+	size_t used = 0;
+
+	if (!data || !net_port_status(telemetry.net, port, &status))
+		return data;
+	rte_tel_data_start_dict(data);
+	rte_tel_data_add_dict_string(data, "name", status.name);
+	rte_tel_data_add_dict_string(data, "driver", status.driver);
+	rte_tel_data_add_dict_string(data, "link", status.link_up ? "up" : "down");
+	snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", status.mac[0], status.mac[1],
+		 status.mac[2], status.mac[3], status.mac[4], status.mac[5]);
+	rte_tel_data_add_dict_string(data, "mac", text);
+	text[0] = '\0';
+	for (uint32_t a = 0; a < config->addresses && used < sizeof(text); a++) {
+		char address[64];
+
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", a ? " " : "",
+					 address_format(config->address[a].gid, address));
+	}
+	rte_tel_data_add_dict_string(data, "addresses", text);
+	rte_tel_data_add_dict_u64(data, "mtu", status.mtu);
+	rte_tel_data_add_dict_u64(data, "rx_packets", status.rx_packets);
+	rte_tel_data_add_dict_u64(data, "tx_packets", status.tx_packets);
+	rte_tel_data_add_dict_u64(data, "rx_bytes", status.rx_bytes);
+	rte_tel_data_add_dict_u64(data, "tx_bytes", status.tx_bytes);
+	rte_tel_data_add_dict_u64(data, "rx_missed", status.rx_missed);
+	rte_tel_data_add_dict_u64(data, "rx_errors", status.rx_errors);
+	rte_tel_data_add_dict_u64(data, "rx_no_mbuf", status.rx_no_mbuf);
+	rte_tel_data_add_dict_u64(data, "handed_over", status.handed_over);
+	rte_tel_data_add_dict_u64(data, "arp_answered", status.arp_answered);
+	rte_tel_data_add_dict_u64(data, "nd_answered", status.nd_answered);
+	rte_tel_data_add_dict_u64(data, "icmp_answered", status.icmp_answered);
+	rte_tel_data_add_dict_u64(data, "tx_dropped", status.tx_dropped);
+	return data;
+}
+
+static int on_ports(const char *command, const char *parameters, struct rte_tel_data *data)
+{
+	rte_tel_data_start_array(data, RTE_TEL_CONTAINER);
+	for (unsigned int p = 0; p < net_get_config(telemetry.net)->ports; p++) {
+		struct rte_tel_data *port = port_data(p);
+
+		if (port)
+			rte_tel_data_add_array_container(data, port, 0);
+	}
+	return 0;
+}
+
+static int on_workers(const char *command, const char *parameters, struct rte_tel_data *data)
+{
+	rte_tel_data_start_array(data, RTE_TEL_CONTAINER);
+	for (unsigned int w = 0; w < net_get_config(telemetry.net)->workers; w++) {
+		const struct transport_stats *stats = net_worker_stats(telemetry.net, w);
+		struct rte_tel_data *worker = rte_tel_data_alloc();
+
+		if (!worker)
+			continue;
+		rte_tel_data_start_dict(worker);
+		rte_tel_data_add_dict_u64(worker, "worker", w);
+		rte_tel_data_add_dict_u64(worker, "cpu",
+					  net_get_config(telemetry.net)->worker_cpu[w]);
+#define ADD(name) rte_tel_data_add_dict_u64(worker, #name, stats->name);
+		TRANSPORT_COUNTERS(ADD)
+#undef ADD
+		rte_tel_data_add_array_container(data, worker, 0);
+	}
+	return 0;
+}
+
+/* Every reason that has been counted, summed over the workers. */
+static int on_verdicts(const char *command, const char *parameters, struct rte_tel_data *data)
+{
+	rte_tel_data_start_dict(data);
+	for (uint32_t v = 1; v < VERDICTS; v++) {
+		uint64_t sum = 0;
+
+		if (!verdict_name(v))
+			continue;
+		for (unsigned int w = 0; w < net_get_config(telemetry.net)->workers; w++)
+			sum += net_worker_stats(telemetry.net, w)->verdict[v];
+		if (sum)
+			rte_tel_data_add_dict_u64(data, verdict_name(v), sum);
+	}
+	return 0;
+}
+
+static int on_sessions(const char *command, const char *parameters, struct rte_tel_data *data)
+{
+	struct session_status status;
+
+	rte_tel_data_start_array(data, RTE_TEL_CONTAINER);
+	for (unsigned int n = 0; control_get_session(telemetry.control, n, &status); n++) {
+		struct rte_tel_data *session = rte_tel_data_alloc();
+
+		if (!session)
+			continue;
+		rte_tel_data_start_dict(session);
+		rte_tel_data_add_dict_u64(session, "session", status.session);
+		rte_tel_data_add_dict_string(session, "name", status.name);
+		rte_tel_data_add_dict_u64(session, "pid", status.pid);
+		rte_tel_data_add_dict_u64(session, "uid", status.uid);
+		rte_tel_data_add_dict_u64(session, "objects", status.objects);
+		rte_tel_data_add_array_container(data, session, 0);
+	}
+	return 0;
+}
+
+static int on_qps(const char *command, const char *parameters, struct rte_tel_data *data)
+{
+	static const char *const states[] = {
+		"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERROR"
+	};
+	unsigned int listed = 0;
+
+	rte_tel_data_start_array(data, RTE_TEL_CONTAINER);
+	for (uint32_t i = 1; i < qp_table_size(telemetry.shared) && listed < MOST_QPS; i++) {
+		struct rte_tel_data *qp;
+		struct qp_status status;
+		char address[64];
+
+		if (!qp_get_status(telemetry.shared, i, &status))
+			continue;
+		qp = rte_tel_data_alloc();
+		if (!qp)
+			break;
+		listed++;
+		rte_tel_data_start_dict(qp);
+		rte_tel_data_add_dict_u64(qp, "qpn", status.qpn);
+		rte_tel_data_add_dict_string(qp, "state",
+					     status.state <= QP_ERROR ? states[status.state] : "?");
+		rte_tel_data_add_dict_u64(qp, "session", status.session);
+		rte_tel_data_add_dict_u64(qp, "worker", status.home);
+		rte_tel_data_add_dict_u64(qp, "remote_qpn", status.remote_qpn);
+		rte_tel_data_add_dict_string(qp, "remote",
+					     address_format(status.remote_gid, address));
+		rte_tel_data_add_dict_u64(qp, "messages_in", status.messages_in);
+		rte_tel_data_add_dict_u64(qp, "messages_out", status.messages_out);
+		rte_tel_data_add_array_container(data, qp, 0);
+	}
+	return 0;
+}
+
+void telemetry_start(const struct control *control, const struct net *net,
+		     const struct transport_shared *shared, const char *socket_path)
+{
+	char target[256];
+
+	telemetry.control = control;
+	telemetry.net = net;
+	telemetry.shared = shared;
+	rte_telemetry_register_cmd("/oriel/status", on_status, "State of the daemon");
+	rte_telemetry_register_cmd("/oriel/ports", on_ports, "Ports and their counters");
+	rte_telemetry_register_cmd("/oriel/workers", on_workers, "Counters of each worker");
+	rte_telemetry_register_cmd("/oriel/verdicts", on_verdicts,
+				   "Frames and work requests refused, by reason");
+	rte_telemetry_register_cmd("/oriel/sessions", on_sessions, "Local programs");
+	rte_telemetry_register_cmd("/oriel/qps", on_qps, "Queue pairs (the first 200)");
+	snprintf(target, sizeof(target), "%s/dpdk_telemetry.v2", rte_eal_get_runtime_dir());
+	snprintf(telemetry.link, sizeof(telemetry.link), "%s.telemetry", socket_path);
+	unlink(telemetry.link);
+	if (symlink(target, telemetry.link))
+		fprintf(stderr, "orield: %s: %s: orielctl will not find the daemon\n",
+			telemetry.link, strerror(errno));
+}
+
+void telemetry_stop(void)
+{
+	if (telemetry.link[0])
+		unlink(telemetry.link);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The daemon's state on DPDK's telemetry socket. */
+#ifndef ORIELD_TELEMETRY_H
+#define ORIELD_TELEMETRY_H
+
+#include "control/control.h"
+#include "net/net.h"
+
+/*
+ * Registers /oriel/status, /oriel/ports, /oriel/workers, /oriel/verdicts, /oriel/sessions
+ * and /oriel/qps, and links SOCKET.telemetry to the telemetry socket so that tools find it.
+ */
+void telemetry_start(const struct control *control, const struct net *net,
+		     const struct transport_shared *shared, const char *socket_path);
+void telemetry_stop(void);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Closing objects: waits for those that need them, for their worker, and for grace periods. */
+#include "control/control_private.h"
+
+/* Puts an object on the list of those whose revocation is under way. */
+void grace_wait(struct control *control, struct object *object, uint64_t grace)
+{
+	object->grace = grace;
+	control->graces[control->grace_count++] = object_index(control, object);
+}
+
+/* Its last act: frees the object and answers the request. */
+static void close_done(struct control *control, struct object *object)
+{
+	uint32_t session = object->session;
+	uint32_t id = object->close_id;
+
+	object_release_needs(control, object);
+	object_free(control, object);
+	reply_status(control, session, SHM_OP_CLOSE, id, NT_SUCCESS_STATUS);
+}
+
+static void close_mr(struct control *control, struct object *mr)
+{
+	uint64_t grace;
+
+	if (mr->grace || mr->pending_id)
+		return; /* goes on in grace_over() */
+	if (region_destroy(control->memory, mr->index) == 0) {
+		close_done(control, mr);
+		return;
+	}
+	/* Registered: the close deregisters; with windows bound it waits for their end. */
+	if (region_deregister(control->memory, mr->index, &grace) == 0)
+		grace_wait(control, mr, grace);
+	else
+		control->regions_to_close++;
+}
+
+static void close_mw(struct control *control, struct object *mw)
+{
+	uint64_t grace;
+
+	if (mw->grace)
+		return;
+	if (window_destroy(control->memory, mw->index, &grace))
+		return;
+	if (grace) {
+		grace_wait(control, mw, grace);
+		return;
+	}
+	window_destroy_finish(control->memory, mw->index);
+	close_done(control, mw);
+}
+
+static void close_qp(struct control *control, struct object *qp)
+{
+	if (qp->detached) {
+		qp_let_go(control, qp);
+		close_done(control, qp);
+	} else if (!qp->pending_op) {
+		qp->pending_op = SHM_OP_CLOSE;
+		command_send(control, qp_home(control->shared, qp->index), WORKER_DETACH, qp->index,
+			     COMMAND_QP_DETACHED, object_index(control, qp), NULL);
+	}
+}
+
+void close_continue(struct control *control, struct object *object)
+{
+	if (object->users)
+		return;
+	switch ((enum object_type)object->type) {
+	case OBJECT_TYPE_PD:
+		if (pd_destroy(control->memory, object->index) == 0)
+			close_done(control, object);
+		break;
+	case OBJECT_TYPE_CQ:
+		cq_let_go(control, object);
+		close_done(control, object);
+		break;
+	case OBJECT_TYPE_MR: close_mr(control, object); break;
+	case OBJECT_TYPE_MW: close_mw(control, object); break;
+	case OBJECT_TYPE_QP: close_qp(control, object); break;
+	case OBJECT_TYPE_CONNECTOR:
+		connection_close(control, object);
+		close_done(control, object);
+		break;
+	case OBJECT_TYPE_LISTENER: close_done(control, object); break;
+	case OBJECT_TYPE_NONE:
+	case OBJECT_TYPES: break;
+	}
+}
+
+/* A listener refuses new requests from the first moment of its close on. */
+static void close_start(struct control *control, struct object *object)
+{
+	if (object->type == OBJECT_TYPE_LISTENER && object->index) {
+		cm_unlisten(control->cm, object->index);
+		object->index = 0;
+	}
+	close_continue(control, object);
+}
+
+int32_t request_close(struct control *control, uint32_t session, const struct shm_request *request,
+		      struct shm_reply *reply)
+{
+	struct object *object = NULL;
+
+	for (unsigned int type = OBJECT_TYPE_PD; type < OBJECT_TYPES && !object; type++)
+		object = object_find(control, session, request->object.object, type);
+	if (!object)
+		return NT_INVALID_HANDLE;
+	object->close_id = request->id;
+	close_start(control, object);
+	return NT_PENDING;
+}
+
+static void grace_over(struct control *control, struct object *object)
+{
+	object->grace = 0;
+	if (object->type == OBJECT_TYPE_MR) {
+		region_deregister_finish(control->memory, object->index);
+		if (object->pending_id)
+			reply_pending(control, object, NT_SUCCESS_STATUS);
+		if (object->close_id)
+			close_continue(control, object);
+	} else {
+		window_destroy_finish(control->memory, object->index);
+		close_done(control, object);
+	}
+}
+
+/* Regions whose close met bound windows: the windows may be gone by now. */
+static void retry_closing_regions(struct control *control)
+{
+	uint32_t waiting = control->regions_to_close;
+
+	control->regions_to_close = 0;
+	for (uint32_t i = 1; waiting && i < control->object_watermark; i++) {
+		struct object *object = object_at(control, i);
+
+		if (object->type == OBJECT_TYPE_MR && object->close_id && !object->grace &&
+		    session_is_open(control, object->session))
+			close_continue(control, object);
+	}
+}
+
+void close_graces(struct control *control)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < control->grace_count; i++) {
+		struct object *object = object_at(control, control->graces[i]);
+
+		/* The end of its session frees it by another way. */
+		if (object->type == OBJECT_TYPE_NONE || !session_is_open(control, object->session))
+			continue;
+		if (memory_grace_done(control->memory, object->grace))
+			grace_over(control, object);
+		else
+			control->graces[kept++] = control->graces[i];
+	}
+	control->grace_count = kept;
+	if (control->regions_to_close)
+		retry_closing_regions(control);
+}

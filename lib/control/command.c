@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Commands to workers, and what comes back from them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "control/control_private.h"
+
+/*
+ * A full ring keeps the command here, in order; control never waits for a worker. Without
+ * memory for that the daemon cannot keep its promises to clients: it says so and ends.
+ */
+static void command_keep(struct control *control, unsigned int worker,
+			 const struct worker_command *command)
+{
+	struct pending_command *pending = malloc(sizeof(*pending));
+
+	if (!pending) {
+		fprintf(stderr, "orield: out of memory for a worker's command\n");
+		exit(EXIT_FAILURE);
+	}
+	pending->command = *command;
+	pending->next = NULL;
+	*control->command_last[worker] = pending;
+	control->command_last[worker] = &pending->next;
+}
+
+void command_send(struct control *control, unsigned int worker, uint32_t type, uint32_t index,
+		  enum command_purpose purpose, uint32_t object,
+		  const struct qp_connection *connection)
+{
+	struct worker_command command = { .type = type,
+					  .object = index,
+					  .cookie = (uint64_t)purpose << 32 | object };
+
+	if (connection)
+		command.connection = *connection;
+	if (control->command_first[worker] || net_command(control->net, worker, &command))
+		command_keep(control, worker, &command);
+}
+
+void command_retry(struct control *control)
+{
+	for (unsigned int worker = 0; worker < NET_MAX_WORKERS; worker++) {
+		struct pending_command *pending;
+
+		while ((pending = control->command_first[worker]) != NULL) {
+			if (net_command(control->net, worker, &pending->command))
+				break;
+			control->command_first[worker] = pending->next;
+			if (!pending->next)
+				control->command_last[worker] = &control->command_first[worker];
+			free(pending);
+		}
+	}
+}
+
+static void session_command_done(struct control *control, uint32_t session)
+{
+	struct session_local *local = &control->session[session];
+
+	local->detaching--;
+	session_finish_if_quiet(control, session);
+}
+
+void command_done(void *context, unsigned int worker, uint64_t cookie, int status)
+{
+	struct control *control = context;
+	uint32_t number = (uint32_t)cookie;
+	struct object *object;
+
+	switch ((enum command_purpose)(cookie >> 32)) {
+	case COMMAND_QP_CONNECTED:
+		connection_prepared(control, object_at(control, number), status);
+		break;
+	case COMMAND_QP_READY:
+		reply_pending(control, object_at(control, number),
+			      status ? NT_INVALID_PARAMETER : NT_SUCCESS_STATUS);
+		break;
+	case COMMAND_QP_FLUSHED:
+		object = object_at(control, number);
+		if (object->type == OBJECT_TYPE_CONNECTOR)
+			reply_pending(control, object, NT_SUCCESS_STATUS);
+		break;
+	case COMMAND_QP_DETACHED:
+		object = object_at(control, number);
+		object->detached = 1;
+		if (session_is_open(control, object->session))
+			close_continue(control, object);
+		else
+			session_command_done(control, object->session);
+		break;
+	case COMMAND_SESSION_REMOVED: session_command_done(control, number); break;
+	case COMMAND_IGNORE:
+	case COMMAND_QP_ATTACHED:
+	case COMMAND_SESSION_ADDED: break;
+	}
+}
+
+static void qp_event(struct control *control, const struct transport_event *event)
+{
+	struct object *qp = object_at(control, control->qp_object[event->object]);
+	struct qp_status status;
+
+	if (qp->type != OBJECT_TYPE_QP)
+		return;
+	switch (event->type) {
+	case TRANSPORT_QP_ERROR:
+		if (event->async)
+			send_async(control, qp->session, SHM_EV_ASYNC, object_handle(control, qp),
+				   event->async, event->value);
+		connection_qp_error(control, qp, event->value);
+		break;
+	case TRANSPORT_QP_ESTABLISHED: connection_established(control, qp); break;
+	case TRANSPORT_QP_LAST_WQE:
+		send_async(control, qp->session, SHM_EV_ASYNC, object_handle(control, qp),
+			   SHM_ASYNC_QP_LAST_WQE_REACHED, 0);
+		break;
+	case TRANSPORT_BAD_TOKEN:
+		if (qp_get_status(control->shared, event->object, &status))
+			offender_count(control, status.remote_gid);
+		break;
+	default: break;
+	}
+}
+
+void command_event(void *context, unsigned int worker, const struct transport_event *event)
+{
+	struct control *control = context;
+	struct object *object;
+
+	switch (event->type) {
+	case TRANSPORT_SESSION_BROKEN:
+		if (session_is_open(control, event->object)) {
+			control->status.sessions_broken++;
+			session_end(control, event->object, verdict_text(event->value));
+		}
+		break;
+	case TRANSPORT_CQ_ERROR:
+		object = object_at(control, control->cq_object[event->object]);
+		if (object->type == OBJECT_TYPE_CQ)
+			send_async(control, object->session, SHM_EV_ASYNC,
+				   object_handle(control, object), SHM_ASYNC_CQ_ERROR,
+				   event->value);
+		break;
+	case TRANSPORT_SRQ_LIMIT: break;
+	default: qp_event(control, event); break;
+	}
+}
+
+/* In a worker's thread. The descriptor stays open until all workers have let the session go. */
+void command_notify(void *context, uint32_t session)
+{
+	struct control *control = context;
+	uint64_t one = 1;
+
+	/* A full counter means that the client has a wake-up waiting already. */
+	if (write(control->session[session].event_fd, &one, sizeof(one)) < 0)
+		return;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of lib/control share. */
+#ifndef CONTROL_PRIVATE_H
+#define CONTROL_PRIVATE_H
+
+#include "control/control.h"
+#include "shm/spsc.h"
+#include "shm/status.h"
+
+/* Replies that a client has not taken yet, beyond what its ring holds. */
+struct pending_reply {
+	struct pending_reply *next;
+	struct shm_reply reply;
+};
+#define MAX_PENDING_REPLIES 4096u
+
+/* The process-local half of a session. */
+struct session_local {
+	struct shm_session *memory;
+	uint64_t size;
+	int socket;
+	int event_fd; /* the client reads it; workers write it too */
+	uint32_t request_head;
+	uint32_t reply_tail;
+	struct pending_reply *pending_first, **pending_last;
+	uint32_t pending_count;
+	bool wake;          /* something was written for the client */
+	uint32_t detaching; /* commands to workers that are still out */
+	uint64_t grace;
+};
+
+struct object_local {
+	void *segment;      /* QP, CQ: its shared memory */
+	uint32_t connector; /* QP: object that connects it, 0: none */
+};
+
+/* A command that found the ring of its worker full. */
+struct pending_command {
+	struct pending_command *next;
+	struct worker_command command;
+};
+
+struct offender {
+	uint8_t gid[16];
+	uint32_t count;        /* bad tokens in this minute */
+	uint64_t window_start; /* ns */
+	uint64_t shut_until;   /* ns; 0: not shut out */
+};
+#define MAX_OFFENDERS 256u
+
+/* A socket that has connected and not said hello. */
+struct greeter {
+	int socket;
+	uint64_t deadline; /* ns */
+};
+#define MAX_GREETERS     32u
+#define GREETER_PATIENCE 5000000000ull
+
+struct control {
+	struct control_config config;
+	struct arena *arena;
+	struct memory *memory;
+	struct transport_shared *shared;
+	struct net *net;
+	struct cm *cm;
+	struct net_io net_io;
+	uint64_t now;
+	uint64_t cm_due;
+	int listener;
+	int epoll;
+	uint32_t free_object; /* list */
+	uint32_t object_watermark;
+	struct session_local session[CONTROL_MAX_SESSIONS];
+	struct object_local *object_local; /* by object index */
+	uint32_t *qp_object;               /* by transport QP index */
+	uint32_t *cq_object;               /* by transport CQ index */
+	struct greeter greeter[MAX_GREETERS];
+	struct pending_command *command_first[NET_MAX_WORKERS];
+	struct pending_command **command_last[NET_MAX_WORKERS];
+	struct offender offender[MAX_OFFENDERS];
+	uint32_t *graces; /* object indices that wait for object.grace */
+	uint32_t grace_count;
+	uint32_t regions_to_close; /* closes that met bound windows */
+	uint32_t resolving;        /* connectors in CONNECTOR_RESOLVING */
+	struct control_status status;
+};
+
+/* The highest version offered; 1.1 and 1.2 are offered as well. */
+#define CONTROL_NDK_MAJOR 2
+#define CONTROL_NDK_MINOR 1
+
+/* What an epoll event is about; the number is in the lower half. */
+#define EPOLL_LISTENER (1ull << 32)
+#define EPOLL_GREETER  (2ull << 32)
+#define EPOLL_SESSION  (3ull << 32)
+#define EPOLL_WAKE     (4ull << 32)
+
+uint64_t control_clock(void); /* ns, monotonic */
+int eventfd_create(void);     /* or a negative errno */
+void socket_peer(int socket, struct session *record);
+
+/* --- object.c --- */
+struct object *object_at(const struct control *control, uint32_t index);
+struct object *object_create(struct control *control, uint32_t session, enum object_type type);
+void object_free(struct control *control, struct object *object);
+uint32_t object_index(const struct control *control, const struct object *object);
+uint32_t object_handle(const struct control *control, const struct object *object);
+/* By a client's handle: of this session, this type, not closing; else NULL. */
+struct object *object_find(const struct control *control, uint32_t session, uint32_t handle,
+			   enum object_type type);
+void object_need(struct control *control, struct object *object, unsigned int slot,
+		 struct object *needed);
+/* Drops what the object needs; closes that waited for it go on. */
+void object_release_needs(struct control *control, struct object *object);
+
+/* --- session.c --- */
+int session_open(struct control *control, int socket, const struct shm_hello *hello);
+void session_end(struct control *control, uint32_t session, const char *reason);
+unsigned int session_poll(struct control *control, uint32_t session);
+void session_flush(struct control *control, uint32_t session);
+void session_finish_if_quiet(struct control *control, uint32_t session);
+void session_send(struct control *control, uint32_t session, const struct shm_reply *reply);
+struct session *session_at(const struct control *control, uint32_t session);
+bool session_is_open(const struct control *control, uint32_t session);
+void reply_status(struct control *control, uint32_t session, uint32_t op, uint32_t id,
+		  int32_t status);
+/* Answers the asynchronous request that the object has in progress. */
+void reply_pending(struct control *control, struct object *object, int32_t status);
+void send_async(struct control *control, uint32_t session, uint32_t op, uint32_t handle,
+		uint32_t event, uint32_t value);
+
+/* --- socket.c --- */
+int socket_open(struct control *control, const char **message);
+void socket_accept(struct control *control);
+void socket_greeter_ready(struct control *control, unsigned int greeter);
+void socket_expire_greeters(struct control *control);
+void socket_session_ready(struct control *control, uint32_t session);
+void socket_close(struct control *control);
+
+/* --- request_memory.c, request_queue.c, request_connection.c: one function per request --- */
+typedef int32_t (*request_handler)(struct control *control, uint32_t session,
+				   const struct shm_request *request, struct shm_reply *reply);
+/* Each returns the status to reply with, or NT_PENDING when it will reply itself. */
+int32_t request_create_pd(struct control *, uint32_t, const struct shm_request *,
+			  struct shm_reply *);
+int32_t request_create_mr(struct control *, uint32_t, const struct shm_request *,
+			  struct shm_reply *);
+int32_t request_create_mw(struct control *, uint32_t, const struct shm_request *,
+			  struct shm_reply *);
+int32_t request_register_mr(struct control *, uint32_t, const struct shm_request *,
+			    struct shm_reply *);
+int32_t request_deregister_mr(struct control *, uint32_t, const struct shm_request *,
+			      struct shm_reply *);
+int32_t request_refill_tokens(struct control *, uint32_t, const struct shm_request *,
+			      struct shm_reply *);
+int32_t request_segment_drop(struct control *, uint32_t, const struct shm_request *,
+			     struct shm_reply *);
+int32_t request_create_cq(struct control *, uint32_t, const struct shm_request *,
+			  struct shm_reply *);
+int32_t request_create_qp(struct control *, uint32_t, const struct shm_request *,
+			  struct shm_reply *);
+int32_t request_flush_qp(struct control *, uint32_t, const struct shm_request *,
+			 struct shm_reply *);
+int32_t request_connect_qp(struct control *, uint32_t, const struct shm_request *,
+			   struct shm_reply *);
+int32_t request_close(struct control *, uint32_t, const struct shm_request *, struct shm_reply *);
+int32_t request_create_connector(struct control *, uint32_t, const struct shm_request *,
+				 struct shm_reply *);
+int32_t request_create_listener(struct control *, uint32_t, const struct shm_request *,
+				struct shm_reply *);
+int32_t request_listen(struct control *, uint32_t, const struct shm_request *, struct shm_reply *);
+int32_t request_control_events(struct control *, uint32_t, const struct shm_request *,
+			       struct shm_reply *);
+int32_t request_connect(struct control *, uint32_t, const struct shm_request *, struct shm_reply *);
+int32_t request_complete_connect(struct control *, uint32_t, const struct shm_request *,
+				 struct shm_reply *);
+int32_t request_accept(struct control *, uint32_t, const struct shm_request *, struct shm_reply *);
+int32_t request_reject(struct control *, uint32_t, const struct shm_request *, struct shm_reply *);
+int32_t request_disconnect(struct control *, uint32_t, const struct shm_request *,
+			   struct shm_reply *);
+
+/* --- close.c --- */
+/* Starts or continues the close of an object nobody needs any more. */
+void close_continue(struct control *control, struct object *object);
+void close_graces(struct control *control);
+void grace_wait(struct control *control, struct object *object, uint64_t grace);
+void qp_let_go(struct control *control, struct object *object); /* memory and tables of a QP */
+void cq_let_go(struct control *control, struct object *object);
+
+/* --- connection.c --- */
+void connection_cm_event(void *context, const struct cm_event *event);
+void connection_prepared(struct control *control, struct object *connector, int status);
+void connection_qp_error(struct control *control, struct object *qp, uint32_t verdict);
+void connection_established(struct control *control, struct object *qp);
+void connection_resolve_pending(struct control *control);
+void connection_close(struct control *control, struct object *connector);
+/* Flushes the queue pair and then answers the disconnect that is pending. */
+void connection_flush(struct control *control, struct object *connector);
+int connection_prepare(struct control *control, struct object *connector);
+int32_t connection_resolve(struct control *control, struct object *connector);
+uint32_t connection_draw_psn(void); /* 24 random bits */
+
+/* --- command.c --- */
+/* What the answer of a worker means; in the upper half of the cookie. */
+enum command_purpose {
+	COMMAND_IGNORE = 1,
+	COMMAND_QP_ATTACHED,
+	COMMAND_QP_CONNECTED, /* lower half: connector */
+	COMMAND_QP_FLUSHED,   /* lower half: connector whose disconnect waits */
+	COMMAND_QP_DETACHED,
+	COMMAND_QP_READY, /* CONNECT_QP; lower half: QP object */
+	COMMAND_SESSION_ADDED,
+	COMMAND_SESSION_REMOVED,
+};
+void command_send(struct control *control, unsigned int worker, uint32_t type, uint32_t index,
+		  enum command_purpose purpose, uint32_t object,
+		  const struct qp_connection *connection);
+void command_retry(struct control *control);
+void command_done(void *context, unsigned int worker, uint64_t cookie, int status);
+void command_event(void *context, unsigned int worker, const struct transport_event *event);
+void command_notify(void *context, uint32_t session);
+
+/* --- offender.c --- */
+void offender_count(struct control *control, const uint8_t gid[16]);
+bool offender_shut_out(struct control *control, const uint8_t gid[16]);
+
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests about listeners and connectors. */
+#include <errno.h>
+#include <string.h>
+
+#include "control/control_private.h"
+
+#define EPHEMERAL_FIRST 49152u
+#define EPHEMERAL_COUNT 16384u
+#define ACK_TIMEOUT     15u /* code: 134 ms */
+
+static struct object *find_connector(struct control *control, uint32_t session, uint32_t handle)
+{
+	return object_find(control, session, handle, OBJECT_TYPE_CONNECTOR);
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+int32_t request_create_connector(struct control *control, uint32_t session,
+				 const struct shm_request *request, struct shm_reply *reply)
+{
+	struct object *object = object_create(control, session, OBJECT_TYPE_CONNECTOR);
+
+	if (!object)
+		return NT_INSUFFICIENT_RESOURCES;
+	reply->created.handle = object_handle(control, object);
+	return NT_SUCCESS_STATUS;
+}
+
+int32_t request_create_listener(struct control *control, uint32_t session,
+				const struct shm_request *request, struct shm_reply *reply)
+{
+	struct object *object = object_create(control, session, OBJECT_TYPE_LISTENER);
+
+	if (!object)
+		return NT_INSUFFICIENT_RESOURCES;
+	reply->created.handle = object_handle(control, object);
+	return NT_SUCCESS_STATUS;
+}
+
+/* Port 0 takes a free one of the ephemeral range, beginning at a random place. */
+static int listen_anywhere(struct control *control, struct object *listener,
+			   struct shm_address *address)
+{
+	uint32_t start = connection_draw_psn() % EPHEMERAL_COUNT;
+
+	for (uint32_t i = 0; i < EPHEMERAL_COUNT; i++) {
+		address->port = (uint16_t)(EPHEMERAL_FIRST + (start + i) % EPHEMERAL_COUNT);
+		if (cm_listen(control->cm, CM_PS_TCP, address->gid, address->port,
+			      object_index(control, listener), &listener->index) == 0)
+			return 0;
+	}
+	return -EADDRNOTAVAIL;
+}
+
+int32_t request_listen(struct control *control, uint32_t session, const struct shm_request *request,
+		       struct shm_reply *reply)
+{
+	static const uint8_t any4[16] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t any[16];
+	struct object *listener =
+		object_find(control, session, request->listen.object, OBJECT_TYPE_LISTENER);
+	struct shm_address address = request->listen.address;
+	int error;
+
+	if (!listener)
+		return NT_INVALID_HANDLE;
+	if (listener->index)
+		return NT_INVALID_DEVICE_STATE;
+	/* A wildcard of either family listens on all addresses of the data plane. */
+	if (!memcmp(address.gid, any4, 16))
+		memset(address.gid, 0, 16);
+	if (memcmp(address.gid, any, 16) && net_find_address(control->net, address.gid) < 0)
+		return NT_INVALID_ADDRESS;
+	error = address.port ? cm_listen(control->cm, CM_PS_TCP, address.gid, address.port,
+					 object_index(control, listener), &listener->index)
+			     : listen_anywhere(control, listener, &address);
+	if (error) {
+		listener->index = 0;
+		return error == -EADDRINUSE      ? NT_SHARING_VIOLATION
+		       : error == -EADDRNOTAVAIL ? NT_TOO_MANY_ADDRESSES
+						 : NT_INSUFFICIENT_RESOURCES;
+	}
+	reply->connection.local = address;
+	return NT_SUCCESS_STATUS;
+}
+
+int32_t request_control_events(struct control *control, uint32_t session,
+			       const struct shm_request *request, struct shm_reply *reply)
+{
+	struct object *listener =
+		object_find(control, session, request->object.object, OBJECT_TYPE_LISTENER);
+
+	if (!listener)
+		return NT_INVALID_HANDLE;
+	if (!listener->index)
+		return NT_INVALID_DEVICE_STATE;
+	cm_pause(control->cm, listener->index, request->object.value != 0);
+	return NT_SUCCESS_STATUS;
+}
+
+/* One queue pair, one connection: from the request on the connector needs the queue pair. */
+static int32_t take_qp(struct control *control, uint32_t session, struct object *connector,
+		       uint32_t handle)
+{
+	struct object *qp = object_find(control, session, handle, OBJECT_TYPE_QP);
+	struct object_local *local;
+
+	if (!qp)
+		return NT_INVALID_HANDLE;
+	local = &control->object_local[object_index(control, qp)];
+	if (local->connector || qp->pending_id ||
+	    qp_get_state(control->shared, qp->index) != QP_RESET)
+		return NT_CONNECTION_ACTIVE;
+	local->connector = object_index(control, connector);
+	object_need(control, connector, 0, qp);
+	return NT_SUCCESS_STATUS;
+}
+
+static void give_qp_back(struct control *control, struct object *connector)
+{
+	struct object *qp = object_at(control, connector->needs[0]);
+
+	control->object_local[connector->needs[0]].connector = 0;
+	connector->needs[0] = 0;
+	if (--qp->users == 0 && qp->close_id)
+		close_continue(control, qp);
+}
+
+/* The request's limits, capped in silence to ours (NdkConnect, NdkAccept remarks). */
+static void cap_limits(const struct control *control, uint32_t session,
+		       const struct shm_connect *want, uint32_t *inbound, uint32_t *outbound)
+{
+	const struct shm_limits *limits = &control->session[session].memory->limits;
+
+	*inbound = smaller(want->inbound_read_limit, smaller(limits->max_inbound_read_limit, 16));
+	*outbound =
+		smaller(want->outbound_read_limit, smaller(limits->max_outbound_read_limit, 16));
+}
+
+static bool keep_private_data(struct connector *c, const struct shm_connect *want, uint32_t most)
+{
+	if (want->private_length > most)
+		return false;
+	memset(c->private_data, 0, sizeof(c->private_data));
+	memcpy(c->private_data, want->private_data, want->private_length);
+	c->private_length = (uint8_t)want->private_length;
+	return true;
+}
+
+int32_t request_connect(struct control *control, uint32_t session,
+			const struct shm_request *request, struct shm_reply *reply)
+{
+	const struct shm_connect *want = &request->connect;
+	struct object *connector = find_connector(control, session, want->connector);
+	struct connector *c;
+	int32_t status;
+	int port;
+
+	if (!connector)
+		return NT_INVALID_HANDLE;
+	c = &connector->connector;
+	if (c->state != CONNECTOR_IDLE || connector->pending_id)
+		return NT_CONNECTION_ACTIVE;
+	if (want->shared_endpoint)
+		return NT_NOT_SUPPORTED;
+	port = net_find_address(control->net, want->local.gid);
+	if (port < 0)
+		return NT_INVALID_ADDRESS;
+	if (!keep_private_data(c, want, 56))
+		return NT_INVALID_BUFFER_SIZE;
+	status = take_qp(control, session, connector, want->qp);
+	if (status != NT_SUCCESS_STATUS)
+		return status;
+	cap_limits(control, session, want, &c->inbound, &c->outbound);
+	c->local = want->local;
+	c->remote = want->remote;
+	if (c->local.port == 0)
+		c->local.port =
+			(uint16_t)(EPHEMERAL_FIRST + connection_draw_psn() % EPHEMERAL_COUNT);
+	c->path_mtu = net_port_path_mtu(control->net, (unsigned int)port);
+	c->receive_psn = connection_draw_psn();
+	c->timeout = ACK_TIMEOUT;
+	c->retry_count = 7;
+	c->rnr_retry = 7;
+	c->hop_limit = 64;
+	connector->pending_op = request->op;
+	connector->pending_id = request->id;
+	status = connection_resolve(control, connector);
+	if (status == NT_PENDING)
+		return status;
+	connector->pending_id = 0;
+	c->state = CONNECTOR_IDLE;
+	give_qp_back(control, connector);
+	return status;
+}
+
+int32_t request_complete_connect(struct control *control, uint32_t session,
+				 const struct shm_request *request, struct shm_reply *reply)
+{
+	struct object *connector = find_connector(control, session, request->object.object);
+
+	if (!connector)
+		return NT_INVALID_HANDLE;
+	if (connector->connector.state == CONNECTOR_DISCONNECTED)
+		return NT_CONNECTION_ABORTED;
+	if (connector->connector.state != CONNECTOR_REPLIED || connector->pending_id)
+		return NT_CONNECTION_INVALID;
+	if (connection_prepare(control, connector))
+		return NT_HOST_UNREACHABLE;
+	connector->pending_op = request->op;
+	connector->pending_id = request->id;
+	return NT_PENDING;
+}
+
+int32_t request_accept(struct control *control, uint32_t session, const struct shm_request *request,
+		       struct shm_reply *reply)
+{
+	const struct shm_connect *want = &request->connect;
+	struct object *connector = find_connector(control, session, want->connector);
+	struct connector *c;
+	uint32_t inbound, outbound;
+	int32_t status;
+
+	if (!connector)
+		return NT_INVALID_HANDLE;
+	c = &connector->connector;
+	if (c->state == CONNECTOR_DISCONNECTED)
+		return NT_CONNECTION_ABORTED;
+	if (c->state != CONNECTOR_INCOMING || connector->pending_id)
+		return NT_CONNECTION_INVALID;
+	if (!keep_private_data(c, want, SHM_PRIVATE_DATA))
+		return NT_INVALID_BUFFER_SIZE;
+	status = take_qp(control, session, connector, want->qp);
+	if (status != NT_SUCCESS_STATUS)
+		return status;
+	/* What the peer offered stands in inbound and outbound: the smaller of both holds. */
+	cap_limits(control, session, want, &inbound, &outbound);
+	c->inbound = smaller(c->inbound, inbound);
+	c->outbound = smaller(c->outbound, outbound);
+	c->receive_psn = connection_draw_psn();
+	if (connection_prepare(control, connector)) {
+		give_qp_back(control, connector);
+		return NT_NETWORK_UNREACHABLE;
+	}
+	connector->pending_op = request->op;
+	connector->pending_id = request->id;
+	return NT_PENDING;
+}
+
+int32_t request_reject(struct control *control, uint32_t session, const struct shm_request *request,
+		       struct shm_reply *reply)
+{
+	const struct shm_connect *want = &request->connect;
+	struct object *connector = find_connector(control, session, want->connector);
+	struct connector *c;
+
+	if (!connector)
+		return NT_INVALID_HANDLE;
+	c = &connector->connector;
+	if (c->state == CONNECTOR_DISCONNECTED)
+		return NT_CONNECTION_ABORTED;
+	if (c->state != CONNECTOR_INCOMING && c->state != CONNECTOR_REPLIED)
+		return NT_CONNECTION_INVALID;
+	if (want->private_length > 148)
+		return NT_INVALID_BUFFER_SIZE;
+	c->state = CONNECTOR_CLOSED;
+	if (cm_reject(control->cm, c->connection, CM_REJ_CONSUMER, NULL, 0, want->private_data,
+		      want->private_length, control->now))
+		return NT_CONNECTION_ABORTED;
+	return NT_SUCCESS_STATUS;
+}
+
+int32_t request_disconnect(struct control *control, uint32_t session,
+			   const struct shm_request *request, struct shm_reply *reply)
+{
+	struct object *connector = find_connector(control, session, request->object.object);
+	struct connector *c;
+
+	if (!connector)
+		return NT_INVALID_HANDLE;
+	c = &connector->connector;
+	if ((c->state != CONNECTOR_CONNECTED && c->state != CONNECTOR_DISCONNECTED) ||
+	    connector->pending_id || !connector->needs[0])
+		return NT_CONNECTION_INVALID;
+	connector->pending_op = request->op;
+	connector->pending_id = request->id;
+	if (c->state == CONNECTOR_DISCONNECTED) {
+		c->state = CONNECTOR_CLOSED;
+		connection_flush(control, connector);
+		return NT_PENDING;
+	}
+	c->told_disconnect = 1; /* the client knows */
+	c->state = CONNECTOR_DISCONNECTING;
+	if (cm_disconnect(control->cm, c->connection, control->now)) {
+		c->state = CONNECTOR_CLOSED;
+		connection_flush(control, connector);
+	}
+	return NT_PENDING;
+}

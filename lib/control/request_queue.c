@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests about completion queues and queue pairs. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "control/control_private.h"
+#include "shm/segment.h"
+#include "shm/socket.h"
+
+/* A free number of a bitmap, marked used; -1 when there is none. */
+static int take_number(uint64_t *bitmap, unsigned int words)
+{
+	for (unsigned int w = 0; w < words; w++) {
+		unsigned int bit;
+
+		if (bitmap[w] == UINT64_MAX)
+			continue;
+		bit = (unsigned int)__builtin_ctzll(~bitmap[w]);
+		bitmap[w] |= 1ull << bit;
+		return (int)(w * 64 + bit);
+	}
+	return -1;
+}
+
+static void give_number(uint64_t *bitmap, uint32_t number)
+{
+	bitmap[number / 64] &= ~(1ull << (number % 64));
+}
+
+/* The segment of a new CQ or QP: mapped here, its descriptor on its way to the client. */
+static void *segment_new(uint64_t size, int *fd)
+{
+	void *address;
+
+	*fd = shm_segment_create("oriel-queue", size, false);
+	if (*fd < 0)
+		return NULL;
+	if (shm_segment_map(*fd, size, true, &address)) {
+		close(*fd);
+		return NULL;
+	}
+	return address;
+}
+
+static int segment_send(struct control *control, uint32_t session, uint32_t request,
+			const struct object *object, int fd)
+{
+	struct shm_segment_message message = { .type = SHM_MSG_OBJECT_SEGMENT,
+					       .handle = object_handle(control, object),
+					       .cookie = request,
+					       .size = object->memory_size };
+
+	return shm_socket_send(control->session[session].socket, &message, sizeof(message), &fd, 1);
+}
+
+/* --- completion queues --------------------------------------------------------------- */
+
+int32_t request_create_cq(struct control *control, uint32_t session,
+			  const struct shm_request *request, struct shm_reply *reply)
+{
+	struct session *record = session_at(control, session);
+	struct object *object = object_create(control, session, OBJECT_TYPE_CQ);
+	struct cq_config config = { .session = session, .depth = request->create_cq.depth };
+	int number;
+	int fd;
+
+	if (!object)
+		return NT_INSUFFICIENT_RESOURCES;
+	if (config.depth == 0 ||
+	    config.depth > control->session[session].memory->limits.max_cq_depth) {
+		object_free(control, object);
+		return NT_INVALID_PARAMETER;
+	}
+	number = take_number(record->notifies, SHM_MAX_SESSION_CQS / 64);
+	if (number < 0)
+		goto free_object;
+	config.notify = (uint32_t)number;
+	object->memory_size = cq_memory_size(config.depth, net_get_config(control->net)->workers);
+	config.memory_size = object->memory_size;
+	config.memory = segment_new(object->memory_size, &fd);
+	if (!config.memory)
+		goto free_number;
+	object->number = config.notify;
+	object->index = cq_create(control->shared, &config);
+	if (!object->index)
+		goto free_memory;
+	if (segment_send(control, session, request->id, object, fd))
+		goto destroy;
+	close(fd);
+	control->object_local[object_index(control, object)].segment = config.memory;
+	control->cq_object[object->index] = object_index(control, object);
+	reply->created = (struct shm_created){ .handle = object_handle(control, object),
+					       .doorbell = config.notify,
+					       .segment_size = object->memory_size };
+	return NT_SUCCESS_STATUS;
+destroy:
+	cq_destroy(control->shared, object->index);
+free_memory:
+	shm_segment_unmap(config.memory, config.memory_size);
+	close(fd);
+free_number:
+	give_number(record->notifies, config.notify);
+free_object:
+	object_free(control, object);
+	return NT_INSUFFICIENT_RESOURCES;
+}
+
+void cq_let_go(struct control *control, struct object *object)
+{
+	uint32_t index = object_index(control, object);
+
+	cq_destroy(control->shared, object->index);
+	control->cq_object[object->index] = 0;
+	shm_segment_unmap(control->object_local[index].segment, object->memory_size);
+	control->object_local[index].segment = NULL;
+	give_number(session_at(control, object->session)->notifies, object->number);
+}
+
+/* --- queue pairs -------------------------------------------------------------------------- */
+
+static uint32_t least_loaded_worker(const struct control *control)
+{
+	uint32_t load[NET_MAX_WORKERS] = { 0 };
+	uint32_t workers = net_get_config(control->net)->workers;
+	uint32_t best = 0;
+
+	for (uint32_t i = 1; i < qp_table_size(control->shared); i++)
+		if (control->qp_object[i])
+			load[qp_home(control->shared, i)]++;
+	for (uint32_t w = 1; w < workers; w++)
+		if (load[w] < load[best])
+			best = w;
+	return best;
+}
+
+static bool qp_within_limits(const struct shm_limits *limits, const struct shm_create_qp *want)
+{
+	return want->receive_depth <= limits->max_receive_depth &&
+	       want->initiator_depth <= limits->max_initiator_depth &&
+	       want->receive_sge <= limits->max_receive_sge &&
+	       want->initiator_sge <= limits->max_initiator_sge &&
+	       want->inline_size <= limits->max_inline &&
+	       (want->type == SHM_QP_RC || want->type == SHM_QP_UC || want->type == SHM_QP_UD);
+}
+
+static void qp_fill_config(struct control *control, uint32_t session,
+			   const struct shm_create_qp *want, struct object *const needs[3],
+			   struct qp_config *config)
+{
+	*config = (struct qp_config){
+		.session = session,
+		.pd = needs[0]->index,
+		.receive_cq = needs[1]->index,
+		.send_cq = needs[2]->index,
+		.type = want->type,
+		.qp_context = want->qp_context,
+		.send_depth = want->initiator_depth,
+		.receive_depth = want->receive_depth,
+		.send_sge = want->initiator_sge,
+		.receive_sge = want->receive_sge,
+		.inline_size = want->inline_size,
+		.home = least_loaded_worker(control),
+	};
+	config->memory_size = qp_memory_size(config);
+}
+
+int32_t request_create_qp(struct control *control, uint32_t session,
+			  const struct shm_request *request, struct shm_reply *reply)
+{
+	const struct shm_create_qp *want = &request->create_qp;
+	struct session *record = session_at(control, session);
+	struct object *needs[3] = {
+		object_find(control, session, want->pd, OBJECT_TYPE_PD),
+		object_find(control, session, want->receive_cq, OBJECT_TYPE_CQ),
+		object_find(control, session, want->initiator_cq, OBJECT_TYPE_CQ),
+	};
+	struct qp_config config;
+	struct object *object;
+	int number;
+	int fd;
+
+	if (!needs[0] || !needs[1] || !needs[2])
+		return NT_INVALID_HANDLE;
+	if (!qp_within_limits(&control->session[session].memory->limits, want))
+		return NT_INVALID_PARAMETER;
+	if (want->srq)
+		return NT_NOT_SUPPORTED;
+	object = object_create(control, session, OBJECT_TYPE_QP);
+	if (!object)
+		return NT_INSUFFICIENT_RESOURCES;
+	number = take_number(record->doorbells, SHM_MAX_SESSION_QPS / 64);
+	if (number < 0)
+		goto free_object;
+	qp_fill_config(control, session, want, needs, &config);
+	config.doorbell = (uint32_t)number;
+	object->number = config.doorbell;
+	object->memory_size = config.memory_size;
+	config.memory = segment_new(config.memory_size, &fd);
+	if (!config.memory)
+		goto free_number;
+	object->index = qp_create(control->shared, &config);
+	if (!object->index)
+		goto free_memory;
+	if (segment_send(control, session, request->id, object, fd))
+		goto destroy;
+	close(fd);
+	for (unsigned int i = 0; i < 3; i++)
+		object_need(control, object, i, needs[i]);
+	control->object_local[object_index(control, object)].segment = config.memory;
+	control->qp_object[object->index] = object_index(control, object);
+	command_send(control, config.home, WORKER_ATTACH, object->index, COMMAND_QP_ATTACHED,
+		     object_index(control, object), NULL);
+	reply->created = (struct shm_created){ .handle = object_handle(control, object),
+					       .number = qp_number(control->shared, object->index),
+					       .worker = config.home,
+					       .doorbell = config.doorbell,
+					       .segment_size = config.memory_size };
+	return NT_SUCCESS_STATUS;
+destroy:
+	qp_destroy(control->shared, object->index);
+free_memory:
+	shm_segment_unmap(config.memory, config.memory_size);
+	close(fd);
+free_number:
+	give_number(record->doorbells, config.doorbell);
+free_object:
+	object_free(control, object);
+	return NT_INSUFFICIENT_RESOURCES;
+}
+
+void qp_let_go(struct control *control, struct object *object)
+{
+	uint32_t index = object_index(control, object);
+
+	qp_destroy(control->shared, object->index);
+	control->qp_object[object->index] = 0;
+	shm_segment_unmap(control->object_local[index].segment, object->memory_size);
+	control->object_local[index].segment = NULL;
+	give_number(session_at(control, object->session)->doorbells, object->number);
+}
+
+int32_t request_flush_qp(struct control *control, uint32_t session,
+			 const struct shm_request *request, struct shm_reply *reply)
+{
+	struct object *qp = object_find(control, session, request->object.object, OBJECT_TYPE_QP);
+
+	if (!qp)
+		return NT_INVALID_HANDLE;
+	command_send(control, qp_home(control->shared, qp->index), WORKER_FLUSH, qp->index,
+		     COMMAND_IGNORE, 0, NULL);
+	return NT_SUCCESS_STATUS;
+}
+
+static bool is_power_of_two(uint32_t value)
+{
+	return value && !(value & (value - 1));
+}
+
+/* Connecting by number, as perftest and the pingpongs do: no CM, both sides told out of band. */
+int32_t request_connect_qp(struct control *control, uint32_t session,
+			   const struct shm_request *request, struct shm_reply *reply)
+{
+	const struct shm_connect_qp *want = &request->connect_qp;
+	struct object *qp = object_find(control, session, want->qp, OBJECT_TYPE_QP);
+	const struct shm_limits *limits = &control->session[session].memory->limits;
+	struct qp_connection connection = {
+		.remote_qpn = want->remote_qpn & 0xffffff,
+		.send_psn = want->send_psn & 0xffffff,
+		.receive_psn = want->receive_psn & 0xffffff,
+		.path_mtu = want->path_mtu,
+		.qkey = want->qkey,
+		.timeout = want->timeout & 31,
+		.retry_count = want->retry_count & 7,
+		.rnr_retry = want->rnr_retry_count & 7,
+		.min_rnr_timer = want->min_rnr_timer & 31,
+		.remote_rights = RIGHTS_REMOTE,
+	};
+	int port;
+	int error;
+
+	if (!qp)
+		return NT_INVALID_HANDLE;
+	if (qp->pending_id || qp_get_state(control->shared, qp->index) != QP_RESET)
+		return NT_CONNECTION_ACTIVE;
+	port = net_find_address(control->net, want->local.gid);
+	if (port < 0)
+		return NT_INVALID_ADDRESS;
+	if (!is_power_of_two(want->path_mtu) || want->path_mtu < 256 ||
+	    want->path_mtu > net_port_path_mtu(control->net, (unsigned int)port))
+		return NT_INVALID_PARAMETER;
+	connection.max_reads_in =
+		(uint8_t)(want->inbound_read_limit < limits->max_inbound_read_limit
+				  ? want->inbound_read_limit
+				  : limits->max_inbound_read_limit);
+	connection.max_reads_out =
+		(uint8_t)(want->outbound_read_limit < limits->max_outbound_read_limit
+				  ? want->outbound_read_limit
+				  : limits->max_outbound_read_limit);
+	error = net_resolve(control->net, want->local.gid, want->remote.gid, &connection.path,
+			    control->now);
+	if (error == -EAGAIN)
+		return NT_HOST_UNREACHABLE; /* resolution is under way: the client asks again */
+	if (error)
+		return error == -ENETUNREACH ? NT_NETWORK_UNREACHABLE : NT_HOST_UNREACHABLE;
+	connection.path.traffic_class = want->traffic_class;
+	connection.path.hop_limit = want->hop_limit ? want->hop_limit : 64;
+	qp->pending_op = request->op;
+	qp->pending_id = request->id;
+	command_send(control, qp_home(control->shared, qp->index), WORKER_CONNECT, qp->index,
+		     COMMAND_QP_READY, object_index(control, qp), &connection);
+	return NT_PENDING;
+}

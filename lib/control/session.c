@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A client's session: its control rings, its end, and the freeing of all that it held. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "control/control_private.h"
+#include "shm/segment.h"
+#include "shm/socket.h"
+
+#define REQUESTS_PER_POLL 32u
+
+struct session *session_at(const struct control *control, uint32_t session)
+{
+	return arena_record(control->arena, ARENA_SESSIONS, session);
+}
+
+bool session_is_open(const struct control *control, uint32_t session)
+{
+	return session && session < CONTROL_MAX_SESSIONS &&
+	       session_at(control, session)->state == SESSION_OPEN;
+}
+
+/* --- replies and events ----------------------------------------------------------- */
+
+static bool ring_put(struct session_local *local, const struct shm_reply *reply)
+{
+	struct shm_session *memory = local->memory;
+	uint32_t room =
+		shm_ring_free(&memory->reply_cursor, local->reply_tail, SHM_CONTROL_ENTRIES);
+
+	/* An impossible head counts as no room: the client only harms itself. */
+	if (room == 0 || room > SHM_CONTROL_ENTRIES)
+		return false;
+	memory->reply[local->reply_tail % SHM_CONTROL_ENTRIES] = *reply;
+	shm_store_release(&memory->reply_cursor.tail, ++local->reply_tail);
+	local->wake = true;
+	return true;
+}
+
+void session_send(struct control *control, uint32_t session, const struct shm_reply *reply)
+{
+	struct session_local *local = &control->session[session];
+	struct pending_reply *pending;
+
+	if (!session_is_open(control, session))
+		return;
+	if (!local->pending_first && ring_put(local, reply))
+		return;
+	pending = local->pending_count < MAX_PENDING_REPLIES ? malloc(sizeof(*pending)) : NULL;
+	if (!pending) {
+		session_end(control, session, "the client does not read its replies");
+		return;
+	}
+	pending->reply = *reply;
+	pending->next = NULL;
+	*local->pending_last = pending;
+	local->pending_last = &pending->next;
+	local->pending_count++;
+}
+
+void reply_status(struct control *control, uint32_t session, uint32_t op, uint32_t id,
+		  int32_t status)
+{
+	struct shm_reply reply = { .op = op, .id = id, .status = status };
+
+	session_send(control, session, &reply);
+}
+
+void reply_pending(struct control *control, struct object *object, int32_t status)
+{
+	uint32_t id = object->pending_id;
+
+	object->pending_id = 0;
+	if (id)
+		reply_status(control, object->session, object->pending_op, id, status);
+	object->pending_op = 0;
+}
+
+void send_async(struct control *control, uint32_t session, uint32_t op, uint32_t handle,
+		uint32_t event, uint32_t value)
+{
+	struct shm_reply reply = { .op = op,
+				   .async = { .object = handle, .event = event, .value = value } };
+
+	session_send(control, session, &reply);
+}
+
+/* What waits goes out as far as there is room; then the client is woken once. */
+void session_flush(struct control *control, uint32_t session)
+{
+	struct session_local *local = &control->session[session];
+	struct pending_reply *pending;
+	uint64_t one = 1;
+
+	while ((pending = local->pending_first) != NULL && ring_put(local, &pending->reply)) {
+		local->pending_first = pending->next;
+		if (!pending->next)
+			local->pending_last = &local->pending_first;
+		local->pending_count--;
+		free(pending);
+	}
+	if (!local->wake)
+		return;
+	local->wake = false;
+	if (write(local->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		fprintf(stderr, "orield: waking session %u: %s\n", session, strerror(errno));
+}
+
+/* --- requests ------------------------------------------------------------------------ */
+
+static int32_t request_unsupported(struct control *control, uint32_t session,
+				   const struct shm_request *request, struct shm_reply *reply)
+{
+	return NT_NOT_SUPPORTED;
+}
+
+static const request_handler handlers[SHM_OP_MAX] = {
+	[SHM_OP_CREATE_PD] = request_create_pd,
+	[SHM_OP_CREATE_CQ] = request_create_cq,
+	[SHM_OP_CREATE_MR] = request_create_mr,
+	[SHM_OP_CREATE_MW] = request_create_mw,
+	[SHM_OP_CREATE_QP] = request_create_qp,
+	[SHM_OP_CREATE_SRQ] = request_unsupported,
+	[SHM_OP_CREATE_CONNECTOR] = request_create_connector,
+	[SHM_OP_CREATE_LISTENER] = request_create_listener,
+	[SHM_OP_CREATE_SHARED_ENDPOINT] = request_unsupported,
+	[SHM_OP_CLOSE] = request_close,
+	[SHM_OP_REGISTER_MR] = request_register_mr,
+	[SHM_OP_DEREGISTER_MR] = request_deregister_mr,
+	[SHM_OP_INIT_FRMR] = request_unsupported,
+	[SHM_OP_RESIZE_CQ] = request_unsupported,
+	[SHM_OP_MODIFY_SRQ] = request_unsupported,
+	[SHM_OP_FLUSH_QP] = request_flush_qp,
+	[SHM_OP_LISTEN] = request_listen,
+	[SHM_OP_CONTROL_CONNECT_EVENTS] = request_control_events,
+	[SHM_OP_CONNECT] = request_connect,
+	[SHM_OP_COMPLETE_CONNECT] = request_complete_connect,
+	[SHM_OP_ACCEPT] = request_accept,
+	[SHM_OP_REJECT] = request_reject,
+	[SHM_OP_DISCONNECT] = request_disconnect,
+	[SHM_OP_CONNECT_QP] = request_connect_qp,
+	[SHM_OP_REFILL_TOKENS] = request_refill_tokens,
+	[SHM_OP_SEGMENT_DROP] = request_segment_drop,
+};
+
+static void request_run(struct control *control, uint32_t session,
+			const struct shm_request *request)
+{
+	struct shm_reply reply = { .op = request->op, .id = request->id };
+
+	if (request->op == SHM_OP_NONE || request->op >= SHM_OP_MAX || request->id == 0) {
+		control->status.sessions_broken++;
+		session_end(control, session, "unknown request in the control ring");
+		return;
+	}
+	reply.status = handlers[request->op](control, session, request, &reply);
+	if (reply.status != NT_PENDING)
+		session_send(control, session, &reply);
+}
+
+unsigned int session_poll(struct control *control, uint32_t session)
+{
+	struct session_local *local = &control->session[session];
+	uint32_t used = shm_ring_used(&local->memory->request_cursor, local->request_head);
+	unsigned int done = 0;
+
+	if (used > SHM_CONTROL_ENTRIES) {
+		control->status.sessions_broken++;
+		session_end(control, session, verdict_text(VERDICT(RING_NONSENSE)));
+		return 1;
+	}
+	while (done < used && done < REQUESTS_PER_POLL && session_is_open(control, session)) {
+		/* One copy, then only the copy: the client may write the ring at any time. */
+		struct shm_request request =
+			local->memory->request[local->request_head % SHM_CONTROL_ENTRIES];
+
+		shm_store_release(&local->memory->request_cursor.head, ++local->request_head);
+		request_run(control, session, &request);
+		done++;
+	}
+	return done;
+}
+
+/* --- opening ---------------------------------------------------------------------------- */
+
+static void fill_limits(const struct control *control, struct shm_limits *limits)
+{
+	*limits = (struct shm_limits){
+		.max_registration_size = 1ull << 40,
+		.max_window_size = 1ull << 40,
+		.frmr_page_count = 256,
+		.max_initiator_sge = SHM_MAX_SGE,
+		.max_receive_sge = SHM_MAX_SGE,
+		.max_read_sge = SHM_MAX_SGE,
+		.max_transfer_length = 1u << 31,
+		.max_inline = SHM_MAX_INLINE,
+		.max_inbound_read_limit = 16,
+		.max_outbound_read_limit = 16,
+		.max_receive_depth = 8192,
+		.max_initiator_depth = 8192,
+		.max_cq_depth = 262144,
+		.large_request_threshold = 65536,
+		.max_caller_data = 56,
+		.max_callee_data = 148,
+		.adapter_flags =
+			0x1 | 0x2 | 0x8, /* in-order, no read sink needed, several engines */
+	};
+}
+
+static void fill_addresses(const struct control *control, struct shm_session *memory)
+{
+	const struct net_config *config = net_get_config(control->net);
+
+	for (uint32_t p = 0; p < config->ports; p++) {
+		const struct net_port_config *port = &config->port[p];
+
+		for (uint32_t a = 0; a < port->addresses && memory->addresses < SHM_MAX_ADDRESSES;
+		     a++) {
+			struct shm_address *address = &memory->address[memory->addresses++];
+
+			memcpy(address->gid, port->address[a].gid, 16);
+			address->family = port->address[a].prefix_length >= 96 &&
+							  gid_is_v4(port->address[a].gid)
+						  ? 4
+						  : 6;
+		}
+	}
+}
+
+/* The memory and the eventfd of a session; the client gets both with its welcome. */
+static int session_allocate(struct control *control, uint32_t session, int *memory_fd)
+{
+	struct session_local *local = &control->session[session];
+	uint32_t workers = net_get_config(control->net)->workers;
+	uint64_t page = 4095;
+	void *address;
+	int error;
+
+	memset(local, 0, sizeof(*local));
+	local->pending_last = &local->pending_first;
+	local->size =
+		(sizeof(struct shm_session) + workers * sizeof(struct shm_worker_area) + page) &
+		~page;
+	*memory_fd = shm_segment_create("oriel-session", local->size, false);
+	if (*memory_fd < 0)
+		return *memory_fd;
+	error = shm_segment_map(*memory_fd, local->size, true, &address);
+	if (error)
+		goto close_memory;
+	local->memory = address;
+	local->event_fd = eventfd_create();
+	if (local->event_fd < 0) {
+		error = local->event_fd;
+		goto unmap;
+	}
+	local->memory->magic = SHM_MAGIC_SESSION;
+	local->memory->layout_version = SHM_LAYOUT_VERSION;
+	local->memory->session = session;
+	local->memory->workers = workers;
+	local->memory->size = local->size;
+	fill_limits(control, &local->memory->limits);
+	fill_addresses(control, local->memory);
+	return 0;
+unmap:
+	shm_segment_unmap(local->memory, local->size);
+close_memory:
+	close(*memory_fd);
+	return error;
+}
+
+static int session_welcome(struct control *control, uint32_t session, int socket, int memory_fd)
+{
+	struct session_local *local = &control->session[session];
+	uint32_t workers = local->memory->workers;
+	struct shm_welcome welcome = { .type = SHM_MSG_WELCOME,
+				       .magic = SHM_MAGIC_HELLO,
+				       .layout_version = SHM_LAYOUT_VERSION,
+				       .ndk_major = CONTROL_NDK_MAJOR,
+				       .ndk_minor = CONTROL_NDK_MINOR,
+				       .session = session,
+				       .workers = workers,
+				       .session_size = local->size };
+	int fds[SHM_SOCKET_MAX_FDS] = { memory_fd, local->event_fd,
+					net_control_eventfd(control->net) };
+
+	for (uint32_t w = 0; w < workers; w++)
+		fds[3 + w] = net_worker_eventfd(control->net, w);
+	return shm_socket_send(socket, &welcome, sizeof(welcome), fds, 3 + workers);
+}
+
+int session_open(struct control *control, int socket, const struct shm_hello *hello)
+{
+	struct epoll_event interest = { .events = EPOLLIN | EPOLLRDHUP };
+	struct session *record;
+	uint32_t session = 1;
+	int memory_fd;
+	int error;
+
+	while (session < CONTROL_MAX_SESSIONS &&
+	       session_at(control, session)->state != SESSION_FREE)
+		session++;
+	if (session == CONTROL_MAX_SESSIONS)
+		return -ENOSPC;
+	error = session_allocate(control, session, &memory_fd);
+	if (error)
+		return error;
+	interest.data.u64 = EPOLL_SESSION | session;
+	if (epoll_ctl(control->epoll, EPOLL_CTL_MOD, socket, &interest)) {
+		error = -errno;
+		goto free_memory;
+	}
+	error = session_welcome(control, session, socket, memory_fd);
+	if (error)
+		goto free_memory;
+	close(memory_fd);
+	record = session_at(control, session);
+	memset(record, 0, sizeof(*record));
+	record->state = SESSION_OPEN;
+	snprintf(record->name, sizeof(record->name), "%.31s", hello->name);
+	socket_peer(socket, record);
+	control->session[session].socket = socket;
+	control->status.sessions++;
+	control->status.sessions_opened++;
+	transport_set_session(control->shared, session, control->session[session].memory);
+	for (uint32_t w = 0; w < net_get_config(control->net)->workers; w++)
+		command_send(control, w, WORKER_ADD_SESSION, session, COMMAND_SESSION_ADDED,
+			     session, NULL);
+	return 0;
+free_memory:
+	close(memory_fd);
+	close(control->session[session].event_fd);
+	shm_segment_unmap(control->session[session].memory, control->session[session].size);
+	return error;
+}
+
+/* --- ending ------------------------------------------------------------------------------- */
+
+static void free_pending(struct session_local *local)
+{
+	struct pending_reply *pending;
+
+	while ((pending = local->pending_first) != NULL) {
+		local->pending_first = pending->next;
+		free(pending);
+	}
+	local->pending_last = &local->pending_first;
+	local->pending_count = 0;
+}
+
+/* The CM lets go of what the session listened to and was connected with. */
+static void end_connections(struct control *control, uint32_t session)
+{
+	struct object *object;
+
+	for (uint32_t i = session_at(control, session)->first_object; i; i = object->next) {
+		object = object_at(control, i);
+		object->pending_id = 0;
+		if (object->type == OBJECT_TYPE_LISTENER && object->index)
+			cm_unlisten(control->cm, object->index);
+		else if (object->type == OBJECT_TYPE_CONNECTOR)
+			connection_close(control, object);
+	}
+}
+
+static void end_workers(struct control *control, uint32_t session)
+{
+	struct session_local *local = &control->session[session];
+	struct object *object;
+
+	for (uint32_t i = session_at(control, session)->first_object; i; i = object->next) {
+		object = object_at(control, i);
+		if (object->type != OBJECT_TYPE_QP || object->detached)
+			continue;
+		local->detaching++;
+		if (!object->close_id) /* else its detach is under way */
+			command_send(control, qp_home(control->shared, object->index),
+				     WORKER_DETACH, object->index, COMMAND_QP_DETACHED, i, NULL);
+	}
+	for (uint32_t w = 0; w < local->memory->workers; w++) {
+		local->detaching++;
+		command_send(control, w, WORKER_REMOVE_SESSION, session, COMMAND_SESSION_REMOVED,
+			     session, NULL);
+	}
+}
+
+/*
+ * Ends a session at once for everybody else: no token of it is good any more when this returns to
+ * the loop, its peers are told, its client is woken. Memory goes when the last worker has let go.
+ */
+void session_end(struct control *control, uint32_t session, const char *reason)
+{
+	struct session_local *local = &control->session[session];
+	struct session *record = session_at(control, session);
+	uint64_t one = 1;
+
+	if (record->state != SESSION_OPEN)
+		return;
+	record->state = SESSION_ENDING;
+	control->status.sessions--;
+	session_release(control->memory, session, &local->grace);
+	snprintf(local->memory->end_reason, sizeof(local->memory->end_reason), "%s", reason);
+	shm_store_release(&local->memory->ended, 1);
+	if (write(local->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		fprintf(stderr, "orield: waking session %u: %s\n", session, strerror(errno));
+	close(local->socket);
+	free_pending(local);
+	end_connections(control, session);
+	end_workers(control, session);
+	fprintf(stderr, "orield: session %u (%s, pid %u) ended: %s\n", session, record->name,
+		record->pid, reason);
+}
+
+void session_finish_if_quiet(struct control *control, uint32_t session)
+{
+	struct session_local *local = &control->session[session];
+	struct session *record = session_at(control, session);
+
+	if (record->state != SESSION_ENDING || local->detaching ||
+	    !memory_grace_done(control->memory, local->grace))
+		return;
+	session_release_finish(control->memory, session);
+	for (uint32_t type = OBJECT_TYPE_QP; type;
+	     type = type == OBJECT_TYPE_QP ? OBJECT_TYPE_CQ : 0) {
+		struct object *object;
+
+		for (uint32_t i = record->first_object; i; i = object->next) {
+			object = object_at(control, i);
+			if (object->type != type)
+				continue;
+			if (type == OBJECT_TYPE_QP)
+				qp_let_go(control, object);
+			else
+				cq_let_go(control, object);
+		}
+	}
+	while (record->first_object) {
+		struct object *object = object_at(control, record->first_object);
+
+		memset(object->needs, 0, sizeof(object->needs));
+		object_free(control, object);
+	}
+	transport_set_session(control->shared, session, NULL);
+	shm_segment_unmap(local->memory, local->size);
+	close(local->event_fd);
+	local->memory = NULL;
+	record->state = SESSION_FREE;
+}
