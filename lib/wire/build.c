@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Frames in the making: a template per path, headers, payload, pad, lengths, ICRC. */
+#include "wire/build.h"
+
+static uint8_t *put_ipv4(uint8_t *p, const struct frame_path *path)
+{
+	struct ipv4_header *ip = (struct ipv4_header *)p;
+
+	*ip = (struct ipv4_header){ .version_ihl = 0x45,
+				    .tos = path->traffic_class,
+				    .fragment = be16_make(0x4000),
+				    .ttl = path->hop_limit,
+				    .protocol = IPPROTO_UDP_NUMBER };
+	memcpy(ip->source, path->source_gid + 12, 4);
+	memcpy(ip->destination, path->destination_gid + 12, 4);
+	return p + sizeof(*ip);
+}
+
+static uint8_t *put_ipv6(uint8_t *p, const struct frame_path *path)
+{
+	struct ipv6_header *ip = (struct ipv6_header *)p;
+
+	*ip = (struct ipv6_header){ .version_class_flow = be32_make(
+					    6u << 28 | (uint32_t)path->traffic_class << 20),
+				    .next_header = IPPROTO_UDP_NUMBER,
+				    .hop_limit = path->hop_limit };
+	memcpy(ip->source, path->source_gid, 16);
+	memcpy(ip->destination, path->destination_gid, 16);
+	return p + sizeof(*ip);
+}
+
+void frame_template_init(struct frame_template *template, const struct frame_path *path)
+{
+	struct eth_header *eth = (struct eth_header *)template->prefix;
+	uint8_t *p = template->prefix + sizeof(*eth);
+	struct udp_header *udp;
+	be16_t type;
+
+	memset(template, 0, sizeof(*template));
+	template->is_v4 = gid_is_v4(path->destination_gid);
+	type = be16_make(template->is_v4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6);
+	memcpy(eth->destination, path->destination_mac, 6);
+	memcpy(eth->source, path->source_mac, 6);
+	eth->type = type;
+	if (path->tagged) {
+		struct vlan_tag *tag = (struct vlan_tag *)p;
+
+		eth->type = be16_make(ETHERTYPE_VLAN);
+		tag->tci = be16_make(path->vlan_tci);
+		tag->type = type;
+		p += sizeof(*tag);
+	}
+	template->l3_offset = (uint8_t)(p - template->prefix);
+	p = template->is_v4 ? put_ipv4(p, path) : put_ipv6(p, path);
+	udp = (struct udp_header *)p;
+	udp->source_port = be16_make(path->source_port);
+	udp->destination_port = be16_make(ROCE_UDP_PORT);
+	template->length = (uint8_t)(p + sizeof(*udp) - template->prefix);
+}
+
+uint8_t *frame_begin(uint8_t *buffer, const struct frame_template *template, uint8_t opcode)
+{
+	struct bth *bth = (struct bth *)(buffer + template->length);
+
+	memcpy(buffer, template->prefix, template->length);
+	memset(bth, 0, opcode_table[opcode].length);
+	bth->opcode = opcode;
+	bth->pkey = be16_make(PKEY_DEFAULT);
+	return (uint8_t *)bth;
+}
+
+static void put_lengths(uint8_t *buffer, const struct frame_template *template, uint32_t udp_length)
+{
+	uint8_t *l3 = buffer + template->l3_offset;
+	struct udp_header *udp;
+
+	if (template->is_v4) {
+		struct ipv4_header *ip = (struct ipv4_header *)l3;
+
+		ip->total_length = be16_make((uint16_t)(sizeof(*ip) + udp_length));
+		ip->checksum = be16_make(0);
+		ip->checksum = be16_make(ipv4_checksum(ip));
+		udp = (struct udp_header *)(l3 + sizeof(*ip));
+	} else {
+		struct ipv6_header *ip = (struct ipv6_header *)l3;
+
+		ip->payload_length = be16_make((uint16_t)udp_length);
+		udp = (struct udp_header *)(l3 + sizeof(*ip));
+	}
+	udp->length = be16_make((uint16_t)udp_length);
+}
+
+uint32_t frame_finish(uint8_t *buffer, const struct frame_template *template, const void *payload,
+		      uint32_t payload_length)
+{
+	uint8_t *bth = buffer + template->length;
+	uint8_t *extension = bth + sizeof(struct bth);
+	uint8_t *data = bth + opcode_table[bth[0]].length;
+	uint32_t pad = -payload_length & 3;
+	uint8_t *icrc = data + payload_length + pad;
+	uint32_t crc;
+
+	/* Before the ICRC: it covers the lengths. */
+	bth_set_pad((struct bth *)bth, pad);
+	put_lengths(buffer, template,
+		    (uint32_t)(icrc + ICRC_SIZE - bth + sizeof(struct udp_header)));
+	crc = icrc_headers(buffer + template->l3_offset, template->is_v4);
+	crc = icrc_update(crc, extension, (uint32_t)(data - extension));
+	if (payload)
+		crc = icrc_copy_update(crc, data, payload, payload_length);
+	else
+		crc = icrc_update(crc, data, payload_length);
+	memset(data + payload_length, 0, pad);
+	crc = icrc_update(crc, data + payload_length, pad);
+	icrc_store(icrc, crc);
+	return (uint32_t)(icrc + ICRC_SIZE - buffer);
+}
+
+uint16_t roce_source_port(uint32_t flow_label, uint32_t qpn, uint32_t remote_qpn)
+{
+	if (!flow_label) {
+		uint64_t v = (uint64_t)qpn * remote_qpn;
+
+		v ^= v >> 20;
+		v ^= v >> 40;
+		flow_label = v & 0xfffff;
+	}
+	return (uint16_t)(((flow_label & 0x3fff) ^ ((flow_label & 0xfc000) >> 14)) | 0xc000);
+}
+
+uint32_t wire_reencode(const struct wire_view *view, uint8_t *out)
+{
+	const uint8_t *l3 = view->frame + view->l3_offset;
+	const struct bth *from = (const struct bth *)view->bth;
+	struct frame_path path = { .vlan_tci = view->vlan_tci,
+				   .tagged = view->has_vlan,
+				   .traffic_class = view->traffic_class,
+				   .hop_limit = view->hop_limit,
+				   .source_port = view->source_port };
+	struct frame_template template;
+	struct bth *bth;
+
+	memcpy(path.destination_mac, view->frame, 6);
+	memcpy(path.source_mac, view->frame + 6, 6);
+	memcpy(path.source_gid, view->source_gid, 16);
+	memcpy(path.destination_gid, view->destination_gid, 16);
+	frame_template_init(&template, &path);
+	if (view->is_v4)
+		memcpy(template.prefix + view->l3_offset + 4, l3 + 4, 4); /* identification, DF */
+	else
+		memcpy(template.prefix + view->l3_offset, l3, 4); /* flow label */
+	memcpy(template.prefix + view->udp_offset + 6, view->frame + view->udp_offset + 6, 2);
+	bth = (struct bth *)frame_begin(out, &template, view->opcode);
+	bth_set_flag(&bth->flags, BTH_SE, view->solicited);
+	bth_set_flag(&bth->flags, BTH_MIG, view->mig_request);
+	bth->pkey = be16_make(view->pkey);
+	bth->resv8a = from->resv8a;
+	bth_set_qpn(bth, view->qpn);
+	bth->ack_req = from->ack_req;
+	bth_set_psn(bth, view->psn);
+	memcpy(bth + 1, from + 1, view->op->length - sizeof(*bth));
+	return frame_finish(out, &template, view->payload, view->payload_length);
+}

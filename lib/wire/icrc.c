@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The invariant CRC. */
+#include "wire/icrc.h"
+
+#include <isa-l/crc.h>
+
+/* CRC of eight bytes of ones, complemented as all running values here. */
+#define CRC_OF_LRH (~0xdebb20e3u)
+
+/* So much stays in the first-level cache between copy and CRC. */
+#define COPY_BLOCK 4096u
+
+uint32_t icrc_update(uint32_t crc, const void *data, uint32_t length)
+{
+	return crc32_gzip_refl(crc, data, length);
+}
+
+uint32_t icrc_copy_update(uint32_t crc, void *destination, const void *source, uint32_t length)
+{
+	uint8_t *to = destination;
+	const uint8_t *from = source;
+
+	while (length) {
+		uint32_t part = length < COPY_BLOCK ? length : COPY_BLOCK;
+
+		memcpy(to, from, part);
+		crc = icrc_update(crc, to, part);
+		to += part;
+		from += part;
+		length -= part;
+	}
+	return crc;
+}
+
+uint32_t icrc_headers(const uint8_t *l3, bool is_v4)
+{
+	uint8_t masked[sizeof(struct ipv6_header) + sizeof(struct udp_header) + sizeof(struct bth)];
+	uint32_t ip_length = is_v4 ? sizeof(struct ipv4_header) : sizeof(struct ipv6_header);
+	uint32_t length = ip_length + (uint32_t)(sizeof(struct udp_header) + sizeof(struct bth));
+
+	memcpy(masked, l3, length);
+	if (is_v4) {
+		masked[offsetof(struct ipv4_header, tos)] = 0xff;
+		masked[offsetof(struct ipv4_header, ttl)] = 0xff;
+		memset(masked + offsetof(struct ipv4_header, checksum), 0xff, 2);
+	} else {
+		masked[0] |= 0x0f;
+		memset(masked + 1, 0xff, 3);
+		masked[offsetof(struct ipv6_header, hop_limit)] = 0xff;
+	}
+	memset(masked + ip_length + offsetof(struct udp_header, checksum), 0xff, 2);
+	masked[ip_length + sizeof(struct udp_header) + offsetof(struct bth, resv8a)] = 0xff;
+	return icrc_update(CRC_OF_LRH, masked, length);
+}
+
+uint32_t icrc_compute(const struct wire_view *view)
+{
+	const uint8_t *rest = view->bth + sizeof(struct bth);
+
+	return icrc_update(icrc_headers(view->frame + view->l3_offset, view->is_v4), rest,
+			   (uint32_t)(view->icrc - rest));
+}
+
+bool icrc_verify(const struct wire_view *view)
+{
+	return icrc_compute(view) == icrc_load(view->icrc);
+}

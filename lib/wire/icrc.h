@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The invariant CRC: CRC-32 of Ethernet over eight bytes of ones, the IP and UDP headers and the
+ * BTH with their variant fields as ones, and the rest up to the ICRC, which is stored least
+ * significant byte first.
+ *
+ * A running value is the plain (complemented) CRC of what has gone in, so that updates chain.
+ */
+#ifndef WIRE_ICRC_H
+#define WIRE_ICRC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/packet.h"
+
+/* Masked headers: from the IP header to the end of the BTH. l3: first byte of the IP header. */
+uint32_t icrc_headers(const uint8_t *l3, bool is_v4);
+
+uint32_t icrc_update(uint32_t crc, const void *data, uint32_t length);
+
+/* Copies and runs the CRC over what was copied: the copy is what the ICRC covers. */
+uint32_t icrc_copy_update(uint32_t crc, void *destination, const void *source, uint32_t length);
+
+/* Of a whole parsed frame, and the comparison with what it carries. */
+uint32_t icrc_compute(const struct wire_view *view);
+bool icrc_verify(const struct wire_view *view);
+
+static inline void icrc_store(uint8_t icrc[4], uint32_t crc)
+{
+	icrc[0] = (uint8_t)crc;
+	icrc[1] = (uint8_t)(crc >> 8);
+	icrc[2] = (uint8_t)(crc >> 16);
+	icrc[3] = (uint8_t)(crc >> 24);
+}
+
+static inline uint32_t icrc_load(const uint8_t icrc[4])
+{
+	return icrc[0] | (uint32_t)icrc[1] << 8 | (uint32_t)icrc[2] << 16 | (uint32_t)icrc[3] << 24;
+}
+
+#endif
