@@ -72,13 +72,16 @@ struct transport_shared; /* arena, memory, tables of local addresses; one per pr
 struct transport_sizes {
 	uint32_t qps; /* power of two */
 	uint32_t cqs, srqs;
-	uint32_t resources; /* READs and atomics kept by all responders */
+	uint32_t resources; /* READs and atomics kept by all responders: qps times max_reads_in */
 	uint32_t flights;   /* work requests in progress, all queue pairs */
 	uint32_t workers;
 	uint32_t sessions;
 };
 void transport_arena_spec(const struct transport_sizes *sizes,
 			  struct arena_spec spec[ARENA_TABLES]);
+
+/* The largest max_reads_in of a connection that these sizes allow. */
+uint32_t transport_max_reads_in(const struct transport_sizes *sizes);
 
 int transport_shared_create(struct transport_shared **shared, struct arena *arena,
 			    struct memory *memory, const struct transport_sizes *sizes,
@@ -88,6 +91,15 @@ void transport_shared_destroy(struct transport_shared *shared);
 /* Control thread: where session `session` (1 ..) lies in this process; NULL forgets it. */
 void transport_set_session(struct transport_shared *shared, uint32_t session,
 			   struct shm_session *memory);
+
+/*
+ * How a worker turns the handle of a region or window in a work request into an index of
+ * lib/memory's tables; 0 when there is no such object of this session. Called in any worker's
+ * thread. Without one, handles are indices. Set before the first worker runs.
+ */
+typedef uint32_t handle_resolver(void *context, uint32_t session, uint32_t handle, bool window);
+void transport_set_resolver(struct transport_shared *shared, handle_resolver *resolve,
+			    void *context);
 
 /* Control thread: an index and record for a new object, or 0 when there is none free. */
 struct cq_config {
@@ -126,6 +138,10 @@ uint32_t qp_home(const struct transport_shared *shared, uint32_t qp);
 uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn);
 /* After transport_detach() is done. The QPN stays unused until `qp_retire` has gone round. */
 void qp_destroy(struct transport_shared *shared, uint32_t qp);
+
+/* Adopted arena: where the segments of the objects lie in this process. */
+void cq_set_memory(struct transport_shared *shared, uint32_t cq, struct shm_cq *memory);
+void qp_set_memory(struct transport_shared *shared, uint32_t qp, struct shm_qp *memory);
 
 enum qp_state { QP_RESET = 0, QP_INIT, QP_RTR, QP_RTS, QP_SQD, QP_SQE, QP_ERROR };
 enum qp_state qp_get_state(const struct transport_shared *shared, uint32_t qp);
@@ -172,7 +188,11 @@ void transport_destroy(struct transport *transport);
  * time reports by an event.
  */
 void transport_attach(struct transport *transport, uint32_t qp, uint64_t now);
-/* RESET to RTR and RTS in one: from now on requests are served and sent. */
+/*
+ * RESET to RTR and RTS in one: from now on requests are served and sent. -EINVAL: a value
+ * that cannot be (MTU, mixed families, more reads than transport_max_reads_in());
+ * -EISCONN: not in RESET.
+ */
 int transport_connect(struct transport *transport, uint32_t qp,
 		      const struct qp_connection *connection, uint64_t now);
 /* To ERROR: flushes both queues with STATUS_CANCELLED. Any state but ERROR. */
@@ -207,12 +227,13 @@ uint64_t transport_next_deadline(const struct transport *transport, uint64_t now
 
 #define TRANSPORT_COUNTERS(X)                                                                     \
 	X(rx_packets)                                                                             \
-	X(rx_bytes) X(tx_packets) X(tx_bytes) X(rx_send) X(rx_write) X(rx_write_bytes) X(rx_read) \
+	X(rx_bytes)                                                                               \
+	X(tx_packets) X(tx_bytes) X(rx_send) X(rx_write) X(rx_write_bytes) X(rx_read)             \
 		X(rx_read_bytes) X(rx_atomic) X(tx_send) X(tx_write) X(tx_write_bytes) X(tx_read) \
 			X(tx_read_bytes) X(tx_atomic) X(tx_ack) X(rx_ack) X(tx_nak) X(rx_nak)     \
 				X(tx_rnr) X(rx_rnr) X(retransmits) X(timeouts) X(binds)           \
 					X(invalidates) X(remote_invalidates) X(completions)       \
-						X(completion_errors) X(no_buffer)
+						X(completion_errors) X(no_buffer) X(stock_full)
 
 struct transport_stats {
 #define TRANSPORT_COUNTER(name) uint64_t name;

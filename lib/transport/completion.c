@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Completion queues: entries, publication once per burst, arms, overrun. */
+#include "transport/private.h"
+
+static void mark_news(struct transport *t, uint32_t cq, uint8_t news)
+{
+	if (t->cq_news[cq] == 0)
+		t->dirty_cq[t->dirty_cqs++] = cq;
+	t->cq_news[cq] |= news;
+}
+
+/* NDKPI: on overrun the CQ and all its queue pairs are unusable. */
+static void cq_break(struct transport *t, uint32_t index)
+{
+	struct cq *cq = &t->shared->cqs[index];
+	uint32_t open = CQ_OPEN;
+
+	if (!__atomic_compare_exchange_n(&cq->state, &open, CQ_BROKEN, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_RELAXED))
+		return;
+	count_verdict(t, VERDICT(CQ_OVERRUN));
+	if (t->shared->cq_local[index].memory)
+		__atomic_store_n(&t->shared->cq_local[index].memory->error,
+				 (uint32_t)NT_BUFFER_OVERFLOW, __ATOMIC_RELEASE);
+	mark_news(t, index, NEWS_ERROR);
+	event_send(t, TRANSPORT_CQ_ERROR, index, VERDICT(CQ_OVERRUN), SHM_ASYNC_CQ_ERROR);
+	for (uint32_t i = 1; i < t->shared->sizes.qps; i++) {
+		struct qp *qp = &t->shared->qps[i];
+
+		if (t->shared->qp_local[i].attached && qp->home == t->worker &&
+		    (qp->send_cq == index || qp->receive_cq == index))
+			qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
+	}
+}
+
+bool completion_room(struct transport *t, uint32_t index)
+{
+	struct cq *cq = &t->shared->cqs[index];
+	struct cq_side *side = &cq->side[t->worker];
+	struct shm_cq *memory = t->shared->cq_local[index].memory;
+
+	if (__atomic_load_n(&cq->state, __ATOMIC_RELAXED) != CQ_OPEN || memory == NULL)
+		return false;
+	if (likely(side->tail - side->head < cq->depth))
+		return true;
+	side->head = shm_load_acquire(&memory->ring[t->worker].cursor.head);
+	if (side->tail - side->head < cq->depth)
+		return true;
+	if (side->tail - side->head > cq->slots)
+		session_broken(t, cq->session, VERDICT(RING_NONSENSE));
+	cq_break(t, index);
+	return false;
+}
+
+uint64_t completion_add(struct transport *t, struct intent *intent, uint32_t cq,
+			const struct shm_cqe *cqe)
+{
+	if (!completion_room(t, cq))
+		return 0;
+	intent->cq = cq;
+	intent->cq_tail = t->shared->cqs[cq].side[t->worker].tail;
+	intent->cqe = *cqe;
+	mark_news(t, cq, cqe->status || cqe->solicited ? NEWS_ENTRY | NEWS_SOLICITED : NEWS_ENTRY);
+	t->stats.completions++;
+	if (cqe->status)
+		t->stats.completion_errors++;
+	return INTENT_CQE;
+}
+
+static bool arm_matches(uint32_t arm, uint8_t news)
+{
+	switch (arm) {
+	case SHM_ARM_ANY: return true;
+	case SHM_ARM_SOLICITED: return news & (NEWS_SOLICITED | NEWS_ERROR);
+	case SHM_ARM_ERRORS: return news & NEWS_ERROR;
+	default: return false;
+	}
+}
+
+/*
+ * Takes the arm if the news satisfy it. Another worker may be faster, and the client may
+ * make the arm stronger meanwhile; one that keeps changing it only hurts itself.
+ */
+static bool take_arm(struct shm_cq *memory, uint8_t news)
+{
+	uint32_t arm = __atomic_load_n(&memory->arm, __ATOMIC_RELAXED);
+
+	for (unsigned int tries = 0; tries < 4 && arm_matches(arm, news); tries++)
+		if (__atomic_compare_exchange_n(&memory->arm, &arm, SHM_ARM_NONE, false,
+						__ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
+static void satisfy_arm(struct transport *t, uint32_t index, uint8_t news)
+{
+	struct cq *cq = &t->shared->cqs[index];
+	struct shm_cq *memory = t->shared->cq_local[index].memory;
+	struct session_local *session = t->shared->sessions[cq->session];
+
+	if (!take_arm(memory, news))
+		return;
+	if (session == NULL || session->memory == NULL || cq->notify >= SHM_MAX_SESSION_CQS)
+		return;
+	__atomic_fetch_or(&session->memory->cq_notify[cq->notify / 64], 1ull << (cq->notify % 64),
+			  __ATOMIC_RELEASE);
+	for (uint32_t i = 0; i < t->notifies; i++)
+		if (t->notify[i] == cq->session)
+			return;
+	t->notify[t->notifies++] = cq->session;
+}
+
+/*
+ * Dekker with NdkArmCq: the client stores the arm, a full fence, then looks for entries; here
+ * the tails are stored, a full fence, then the arms are read. If the client missed
+ * the entry, its arm was stored before our fence and we see it.
+ */
+void completion_publish(struct transport *t)
+{
+	for (uint32_t i = 0; i < t->dirty_cqs; i++) {
+		uint32_t index = t->dirty_cq[i];
+		struct shm_cq *memory = t->shared->cq_local[index].memory;
+
+		if (memory)
+			shm_store_release(&memory->ring[t->worker].cursor.tail,
+					  t->shared->cqs[index].side[t->worker].tail);
+	}
+	if (t->dirty_cqs == 0)
+		return;
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	for (uint32_t i = 0; i < t->dirty_cqs; i++) {
+		uint32_t index = t->dirty_cq[i];
+
+		if (t->shared->cq_local[index].memory)
+			satisfy_arm(t, index, t->cq_news[index]);
+		t->cq_news[index] = 0;
+	}
+	t->dirty_cqs = 0;
+	for (uint32_t i = 0; i < t->notifies; i++)
+		t->io.notify(t->io.context, t->notify[i]);
+	t->notifies = 0;
+}

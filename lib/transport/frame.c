@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Frames of a queue pair: template, headers, payload copied under the ICRC. */
+#include <string.h>
+
+#include "transport/private.h"
+
+void qp_build_template(const struct qp *qp, struct frame_template *template)
+{
+	struct frame_path path = {
+		.vlan_tci = qp->path.vlan_tci,
+		.tagged = qp->path.vlan_tci != 0,
+		.traffic_class = qp->path.traffic_class,
+		.hop_limit = qp->path.hop_limit,
+		.source_port = roce_source_port(qp->path.flow_label, qp->number, qp->remote_qpn),
+	};
+
+	memcpy(path.source_mac, qp->path.local_mac, 6);
+	memcpy(path.destination_mac, qp->path.remote_mac, 6);
+	memcpy(path.source_gid, qp->path.local_gid, 16);
+	memcpy(path.destination_gid, qp->path.remote_gid, 16);
+	frame_template_init(template, &path);
+}
+
+static void write_extensions(uint8_t *bth, const struct opcode_info *op,
+			     const struct frame_head *head)
+{
+	if (op->flags & OPF_RETH) {
+		put_be64(bth + op->reth, head->address);
+		put_be32(bth + op->reth + offsetof(struct reth, rkey), head->token);
+		put_be32(bth + op->reth + offsetof(struct reth, length), head->length);
+	}
+	if (op->flags & OPF_AETH)
+		put_be32(bth + op->aeth, (uint32_t)head->syndrome << 24 | head->msn);
+	if (op->flags & OPF_IMM)
+		memcpy(bth + op->imm, &head->immediate, sizeof(head->immediate));
+	if (op->flags & OPF_IETH)
+		put_be32(bth + op->ieth, head->token);
+	if (op->flags & OPF_ATOMIC_ACK)
+		put_be64(bth + op->atomic_ack, head->original);
+	if (op->flags & OPF_ATOMIC_ETH) {
+		uint8_t *atomic = bth + op->atomic_eth;
+
+		put_be64(atomic, head->address);
+		put_be32(atomic + offsetof(struct atomic_eth, rkey), head->token);
+		put_be64(atomic + offsetof(struct atomic_eth, swap_add), head->swap);
+		put_be64(atomic + offsetof(struct atomic_eth, compare), head->compare);
+	}
+}
+
+bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
+		const struct frame_head *head, uint32_t payload)
+{
+	const struct opcode_info *op = &opcode_table[head->opcode];
+	struct pktbuf *packet = frame_get(t);
+	struct bth *bth;
+
+	if (packet == NULL)
+		return false;
+	if (unlikely(packet->capacity < FRAME_OVERHEAD_MAX + payload)) {
+		t->io.put(t->io.context, packet, PKTBUF_FREE);
+		t->blocked = true;
+		t->stats.no_buffer++;
+		return false;
+	}
+	frame->packet = packet;
+	frame->template = &qp_local(t, qp)->frame;
+	frame->payload = payload;
+	frame->placed = 0;
+	bth = (struct bth *)frame_begin(packet->data, frame->template, head->opcode);
+	frame->place = (uint8_t *)bth + op->length;
+	/* As RNICs do; nobody should look at it. */
+	bth->flags = (uint8_t)(BTH_MIG | (head->solicited ? BTH_SE : 0));
+	bth_set_qpn(bth, qp->remote_qpn);
+	bth->ack_req = head->ack_request ? BTH_ACK : 0;
+	bth_set_psn(bth, head->psn);
+	write_extensions((uint8_t *)bth, op, head);
+	return true;
+}
+
+/* In one piece, as it mostly is, copy and ICRC are one pass. */
+void frame_payload(struct frame *frame, const void *bytes, uint32_t length)
+{
+	if (length == frame->payload) {
+		frame->packet->length =
+			frame_finish(frame->packet->data, frame->template, bytes, length);
+	} else {
+		memcpy(frame->place + frame->placed, bytes, length);
+		if (frame->placed + length == frame->payload)
+			frame->packet->length = frame_finish(frame->packet->data, frame->template,
+							     NULL, frame->payload);
+	}
+	frame->placed += length;
+}
+
+void frame_close(struct transport *t, struct frame *frame)
+{
+	if (frame->payload == 0)
+		frame->packet->length = frame_finish(frame->packet->data, frame->template, NULL, 0);
+	frame_send(t, frame->packet);
+}
+
+void frame_drop(struct transport *t, struct frame *frame)
+{
+	t->io.put(t->io.context, frame->packet, PKTBUF_FREE);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Send-queue entries that send nothing: bind and invalidate. Each executes once, at its
+ * place in the queue; going back for a lost packet steps over those that have.
+ */
+#include "transport/private.h"
+
+static void flight_failed(struct transport *t, struct flight *flight, int32_t status,
+			  enum access_reason reason)
+{
+	flight->state = FLIGHT_FAILED;
+	flight->status = status;
+	flight->verdict = VERDICT_ACCESS + reason;
+	count_verdict(t, flight->verdict);
+}
+
+static uint32_t bind_rights(uint32_t flags)
+{
+	uint32_t rights = 0;
+
+	if (flags & SHM_FLAG_ALLOW_REMOTE_READ)
+		rights |= RIGHT_REMOTE_READ;
+	if ((flags & SHM_FLAG_ALLOW_REMOTE_WRITE) == SHM_FLAG_ALLOW_REMOTE_WRITE)
+		rights |= RIGHT_REMOTE_WRITE;
+	if (flags & SHM_FLAG_ALLOW_REMOTE_ATOMIC)
+		rights |= RIGHT_REMOTE_ATOMIC;
+	return rights;
+}
+
+static void execute_bind(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	const struct accessor who = qp_accessor(qp);
+	const struct bind_request request = {
+		.region = flight->mr,
+		.window = flight->mw,
+		.token = flight->token,
+		.rights = bind_rights(flight->flags),
+		.address = flight->address,
+		.length = flight->length,
+		.tied = flight->flags & SHM_FLAG_TIE_TO_QP,
+	};
+	enum access_reason reason = window_bind(t->shared->memory, &who, &request);
+
+	t->stats.binds++;
+	if (reason != ACCESS_OK)
+		flight_failed(t, flight, NT_ACCESS_VIOLATION, reason);
+	else
+		flight->state = FLIGHT_EXECUTED;
+}
+
+static void execute_invalidate(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	const struct accessor who = qp_accessor(qp);
+	struct qp_local *local = qp_local(t, qp);
+	enum access_reason reason;
+	uint64_t grace;
+
+	t->stats.invalidates++;
+	reason = token_invalidate(t->shared->memory, &who, flight->token, false, &flight->slot,
+				  &grace);
+	if (reason != ACCESS_OK) {
+		/* ND: invalidating what is not bound. */
+		flight_failed(t, flight, NT_INVALID_DEVICE_REQUEST, reason);
+		return;
+	}
+	flight->state = FLIGHT_STARTED;
+	if (grace == 0) {
+		stock_return(t, qp, flight->slot);
+		flight->state = FLIGHT_EXECUTED;
+		return;
+	}
+	local->local_grace = grace;
+	grace_add(t, qp);
+}
+
+bool local_execute(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	if (flight->state == FLIGHT_EXECUTED)
+		return true;
+	if (flight->state != FLIGHT_WAITING)
+		return false;
+	/* An invalidate may hit the sink of a READ before it: it always waits for those. */
+	if (qp->reads_out &&
+	    (flight->opcode == SHM_WR_INVALIDATE || (flight->flags & SHM_FLAG_READ_FENCE)))
+		return false;
+	if (flight->opcode == SHM_WR_BIND)
+		execute_bind(t, qp, flight);
+	else
+		execute_invalidate(t, qp, flight);
+	return flight->state == FLIGHT_EXECUTED;
+}
+
+/* The grace period of the one local invalidate under way is over. */
+void local_invalidated(struct transport *t, struct qp *qp)
+{
+	uint32_t index = qp->first_flight;
+
+	while (index) {
+		struct flight *flight = flight_at(t, index);
+
+		if (flight->opcode == SHM_WR_INVALIDATE && flight->state == FLIGHT_STARTED) {
+			stock_return(t, qp, flight->slot);
+			flight->state = FLIGHT_EXECUTED;
+			break;
+		}
+		index = flight->next;
+	}
+	requester_complete(t, qp);
+	ready_add(t, qp);
+}
+
+/* With a full stock the slot stays reserved, and is the session's until it ends. */
+void stock_return(struct transport *t, struct qp *qp, uint32_t slot)
+{
+	const uint32_t token = token_recycle(t->shared->memory, slot);
+	const struct session_local *session = t->shared->sessions[qp->session];
+	struct intent *intent = intent_begin(t, qp);
+	uint32_t tail = t->state->stock_tail[qp->session];
+	const struct shm_ring_cursor *cursor;
+	uint32_t free_entries;
+
+	if (token == 0 || session == NULL || session->memory == NULL)
+		return;
+	cursor = &session->memory->worker[t->worker].stock_cursor;
+	free_entries = shm_ring_free(cursor, tail, SHM_STOCK_ENTRIES);
+	if (free_entries > SHM_STOCK_ENTRIES) {
+		session_broken(t, qp->session, VERDICT(RING_NONSENSE));
+		return;
+	}
+	if (free_entries == 0) {
+		t->stats.stock_full++;
+		return;
+	}
+	intent->session = qp->session;
+	intent->stock_tail = tail;
+	intent->stock_token = token;
+	intent_commit(t, INTENT_STOCK);
+}

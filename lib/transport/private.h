@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of lib/transport share: process-local state and the helpers of one
+ * file that another needs. */
+#ifndef TRANSPORT_PRIVATE_H
+#define TRANSPORT_PRIVATE_H
+
+#include "memory/memory.h"
+#include "memory/perm.h"
+#include "shm/spsc.h"
+#include "shm/status.h"
+#include "transport/state.h"
+#include "transport/transport.h"
+#include "wire/build.h"
+#include "wire/opcode.h"
+#include "wire/packet.h"
+
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Bounds of one call of transport_poll(). */
+#define POLL_QPS      64u /* queue pairs visited */
+#define POLL_FRAMES   16u /* frames of one queue pair, in each direction */
+#define POLL_SESSIONS 64u /* sessions whose doorbells are read */
+#define POLL_FLUSH    32u /* entries of a dead queue pair */
+#define POLL_PARKED   32u /* parked frames of one queue pair */
+
+#define REQUESTER_WINDOW    256u /* PSNs sent and not acknowledged */
+#define REQUESTER_FLIGHTS   256u /* work requests of one queue pair in progress */
+#define REQUESTER_ACK_EVERY 32u  /* packets */
+#define PARKED_PER_QP       256u
+#define PARKED_PER_WORKER   4096u
+#define MESSAGE_MAX         0x80000000u /* bytes */
+#define HALF_PSN            0x800000u
+
+/* --- process-local tables ------------------------------------------------------------- */
+
+/* Queue pair: what cannot lie in the arena. The upper half is the worker's. */
+struct qp_local {
+	alignas(64) struct shm_qp *memory;
+	bool attached;
+	bool broken; /* nonsense in its rings was reported: they are not read any more */
+
+	bool ready;   /* on the ready list */
+	bool starved; /* waits for a flight record */
+	bool grace_listed;
+	uint32_t ready_next;
+	uint32_t starved_next;
+	uint32_t grace_next;
+	uint64_t grace;       /* remote invalidate: ticket */
+	uint64_t local_grace; /* local invalidate: ticket */
+
+	uint64_t deadline; /* ns; 0: no timer */
+	uint32_t timer_next, timer_prev;
+	uint64_t timer_tick; /* slot it lies in; 0: none */
+
+	uint32_t parked_first, parked_last, parked;
+
+	struct frame_template frame;
+};
+
+struct cq_local {
+	struct shm_cq *memory;
+};
+
+struct session_local {
+	struct shm_session *memory;
+	uint32_t doorbell[SHM_MAX_SESSION_QPS]; /* queue pair by number */
+};
+
+/* Last answers of qp_find(): QPN in the upper half, index in the lower. */
+#define QPN_CACHE 4096u
+
+struct transport_shared {
+	struct arena *arena;
+	struct memory *memory;
+	struct transport_sizes sizes;
+	struct qp *qps;
+	struct cq *cqs;
+	struct responder_resource *resources;
+	struct flight *flights;
+	uint32_t resource_mask; /* resources of one queue pair, minus 1; a power of two */
+	uint32_t qp_mask;
+	const uint16_t *qpn_key;
+	struct qp_local *qp_local;
+	struct cq_local *cq_local;
+	struct session_local **sessions;
+	handle_resolver *resolve;
+	void *resolve_context;
+
+	/* The control thread's. */
+	uint32_t free_qp_first, free_qp_last, qp_watermark;
+	uint32_t free_cq, cq_watermark;
+
+	uint64_t *qpn_cache; /* any thread's */
+};
+
+#define TIMER_SHIFT 13u /* a tick is 8.192 us */
+#define TIMER_SLOTS 4096u
+
+struct timers {
+	uint64_t tick; /* all slots up to this one are done */
+	uint32_t armed;
+	uint64_t summary;
+	uint64_t bits[TIMER_SLOTS / 64];
+	uint32_t first[TIMER_SLOTS];
+};
+
+/* A frame that waits behind a revocation or a READ. */
+struct parked {
+	struct pktbuf *packet;
+	uint32_t next;
+};
+
+struct session_place {
+	uint32_t session;
+	struct shm_worker_area *area;
+};
+
+struct transport {
+	struct transport_shared *shared;
+	struct worker_state *state;
+	struct transport_io io;
+	uint32_t worker;
+	bool blocked; /* no transmit buffer to be had in this poll */
+	uint64_t now;
+
+	uint32_t ready_first, ready_last, ready;
+	uint32_t starved_first;
+	uint32_t grace_first;
+	uint32_t free_flight;
+
+	uint32_t dirty_cqs;
+	uint32_t *dirty_cq; /* CQs with entries not published */
+	uint8_t *cq_news;   /* by CQ: NEWS_* */
+	uint32_t *notify;   /* sessions to wake after this burst */
+	uint32_t notifies;
+
+	struct session_place *sessions;
+	uint32_t session_count, session_next;
+
+	struct parked *parked;
+	uint32_t free_parked;
+
+	struct timers timers;
+	struct transport_stats stats;
+};
+
+#define NEWS_ENTRY     1u
+#define NEWS_SOLICITED 2u /* solicited or in error */
+#define NEWS_ERROR     4u /* the CQ itself */
+
+/* --- shorthands ---------------------------------------------------------------------------- */
+
+static inline uint32_t qp_index(const struct transport *t, const struct qp *qp)
+{
+	return (uint32_t)(qp - t->shared->qps);
+}
+
+static inline struct qp_local *qp_local(const struct transport *t, const struct qp *qp)
+{
+	return &t->shared->qp_local[qp_index(t, qp)];
+}
+
+static inline struct accessor qp_accessor(const struct qp *qp)
+{
+	return (struct accessor){ .pd = qp->pd, .qpn = qp->number, .session = qp->session };
+}
+
+static inline struct flight *flight_at(const struct transport *t, uint32_t index)
+{
+	return &t->shared->flights[index];
+}
+
+static inline struct responder_resource *resource_at(const struct transport *t, const struct qp *qp,
+						     uint8_t number)
+{
+	const struct transport_shared *s = t->shared;
+
+	return &s->resources[(uint64_t)qp_index(t, qp) * (s->resource_mask + 1) +
+			     (number & s->resource_mask)];
+}
+
+static inline uint32_t qp_mtu(const struct qp *qp)
+{
+	return 1u << qp->mtu_shift;
+}
+
+/* Packets that a message of `length` bytes takes. */
+static inline uint32_t qp_packets(const struct qp *qp, uint64_t length)
+{
+	return length == 0 ? 1 : (uint32_t)((length + qp_mtu(qp) - 1) >> qp->mtu_shift);
+}
+
+/* READ or atomic: completes by its own response only. */
+static inline bool flight_wants_response(const struct flight *flight)
+{
+	return flight->opcode >= SHM_WR_READ && flight->opcode <= SHM_WR_COMPARE_SWAP;
+}
+
+/* Packets of it that are acknowledged, READ responses that have been placed. */
+static inline uint32_t flight_received(const struct qp *qp, const struct flight *flight)
+{
+	int32_t received = psn_diff(requester_una(qp->requester), flight->psn);
+
+	return received > 0 ? (uint32_t)received : 0;
+}
+
+/* The commit of a step. */
+static inline void word_commit(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline void count_verdict(struct transport *t, uint32_t verdict)
+{
+	t->stats.verdict[verdict]++;
+}
+
+static inline bool access_poisoned(const struct access *access)
+{
+	return __atomic_load_n(access->poisoned, __ATOMIC_RELAXED) != 0;
+}
+
+/* --- frame.c -----------------------------------------------------------------------------------
+ */
+
+/* Headers of a frame to be built; the opcode says which fields count. */
+struct frame_head {
+	uint8_t opcode;
+	bool ack_request;
+	bool solicited;
+	uint8_t syndrome;
+	uint32_t psn;
+	uint32_t msn;
+	uint64_t address; /* RETH, AtomicETH */
+	uint32_t token;   /* RETH, AtomicETH, IETH */
+	uint32_t length;  /* RETH */
+	uint32_t immediate;
+	uint64_t swap, compare; /* AtomicETH */
+	uint64_t original;      /* AtomicAckETH */
+};
+
+struct frame {
+	struct pktbuf *packet;
+	const struct frame_template *template;
+	uint8_t *place;   /* of the payload */
+	uint32_t payload; /* bytes to come */
+	uint32_t placed;
+};
+
+void qp_build_template(const struct qp *qp, struct frame_template *template);
+/* Takes a buffer and writes all headers of a frame with `payload` bytes; false: no buffer. */
+bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
+		const struct frame_head *head, uint32_t payload);
+void frame_payload(struct frame *frame, const void *bytes, uint32_t length);
+void frame_close(struct transport *t, struct frame *frame);
+void frame_drop(struct transport *t, struct frame *frame);
+
+/* --- worker.c -------------------------------------------------------------------------------- */
+
+/* The queue pair has something to do in transport_poll(). */
+void ready_add(struct transport *t, struct qp *qp);
+void starved_add(struct transport *t, struct qp *qp);
+void starved_wake(struct transport *t);
+/* transport_poll() asks about the queue pair's grace periods. */
+void grace_add(struct transport *t, struct qp *qp);
+/* An empty frame, or NULL; then nothing more is sent in this poll. */
+struct pktbuf *frame_get(struct transport *t);
+void frame_send(struct transport *t, struct pktbuf *packet);
+/* By itself to error. `asked`: the consumer wanted it, no event. */
+void qp_fail(struct transport *t, struct qp *qp, uint32_t verdict, uint32_t async);
+void event_send(struct transport *t, enum transport_event_type type, uint32_t object,
+		uint32_t value, uint32_t async);
+/* Nonsense in the shared memory of a session. */
+void session_broken(struct transport *t, uint32_t session, uint32_t verdict);
+
+/* --- timer.c -----------------------------------------------------------------------------------
+ */
+
+void timers_create(struct timers *timers, uint64_t now);
+/* Sets or postpones; moves to an earlier slot when it must. */
+void timer_set(struct transport *t, struct qp *qp, uint64_t deadline);
+void timer_cancel(struct transport *t, struct qp *qp);
+/* Calls requester_timeout() for what is due. Returns how many. */
+unsigned int timers_run(struct transport *t);
+uint64_t timers_next(const struct timers *timers);
+
+/* --- park.c ------------------------------------------------------------------------------------
+ */
+
+/* Keeps a frame behind those already kept; false: no room, the caller drops it. */
+bool park_add(struct transport *t, struct qp *qp, struct pktbuf *packet);
+/* Runs kept frames until one must wait again. Returns how many. */
+unsigned int park_run(struct transport *t, struct qp *qp);
+void park_drop(struct transport *t, struct qp *qp);
+
+/* --- completion.c ------------------------------------------------------------------------------
+ */
+
+/* Adds an entry to the intent: INTENT_CQE, or 0 (the entry is lost) when the CQ is broken. */
+uint64_t completion_add(struct transport *t, struct intent *intent, uint32_t cq,
+			const struct shm_cqe *cqe);
+/* Whether the CQ has room for one more; else breaks it. */
+bool completion_room(struct transport *t, uint32_t cq);
+/* Publishes tails, satisfies arms, wakes clients. */
+void completion_publish(struct transport *t);
+
+/* NDK_OPERATION_TYPE and ours. */
+enum completion_type {
+	COMPLETION_RECEIVE = 0x1,
+	COMPLETION_SEND = 0x2,
+	COMPLETION_FAST_REGISTER = 0x4,
+	COMPLETION_BIND = 0x8,
+	COMPLETION_INVALIDATE = 0x10,
+	COMPLETION_READ = 0x20,
+	COMPLETION_WRITE = 0x40,
+	COMPLETION_FETCH_ADD = 0x100,
+	COMPLETION_COMPARE_SWAP = 0x200,
+	COMPLETION_RECEIVE_IMMEDIATE = 0x2001,
+	COMPLETION_RECEIVE_WRITE_IMMEDIATE = 0x4001,
+	COMPLETION_RECEIVE_AND_INVALIDATE = 0x8001,
+};
+enum completion_type completion_type(uint8_t opcode); /* enum shm_wr_opcode */
+
+/* --- intent.c ----------------------------------------------------------------------------------
+ */
+
+struct intent *intent_begin(struct transport *t, struct qp *qp);
+/* Carries out `parts` once, whatever happens in between. */
+void intent_commit(struct transport *t, uint64_t parts);
+/* The same with an RDMA atomic; false, and nothing done, when the memory is not `old` now. */
+bool intent_commit_atomic(struct transport *t, uint64_t parts);
+/* Finishes what a dead process had armed. */
+void transport_recover(struct transport *t);
+
+/* --- work.c ------------------------------------------------------------------------------------
+ */
+
+enum work_result { WORK_TAKEN, WORK_NONE, WORK_NO_FLIGHT, WORK_MALFORMED };
+/* Copies and checks the next send-queue entry into a flight at the end of the list. */
+enum work_result work_take_send(struct transport *t, struct qp *qp);
+void work_peek_send(struct transport *t, struct qp *qp, struct shm_sqe *sqe);
+/* Copies the next receive, which stays in the queue until receive_complete(). */
+enum work_result work_peek_receive(struct transport *t, struct qp *qp, struct receive_work *work);
+/* Frees the oldest flight. */
+void flight_free(struct transport *t, struct qp *qp, uint32_t index);
+/* Entries the client has posted and we have not taken; breaks the session on nonsense. */
+uint32_t work_posted(struct transport *t, struct qp *qp, const struct work_queue *queue,
+		     const struct shm_queue *shared);
+/* Bytes to the client's SGEs, and from a flight's into a frame. */
+enum access_reason scatter(struct transport *t, const struct qp *qp, const struct shm_sge *sge,
+			   uint32_t nsge, uint64_t offset, const uint8_t *data, uint32_t length);
+enum access_reason gather(struct transport *t, const struct qp *qp, const struct flight *flight,
+			  uint64_t offset, struct frame *frame, uint32_t length);
+
+/* --- responder.c, answer.c ---------------------------------------------------------------------
+ */
+
+/* One request. True: it must wait (park it and all behind it). */
+bool responder_receive(struct transport *t, struct qp *qp, const struct wire_view *view);
+void responder_duplicate(struct transport *t, struct qp *qp, const struct wire_view *view);
+/* Sends answers. Returns frames sent. */
+unsigned int responder_send(struct transport *t, struct qp *qp);
+bool responder_pending(const struct transport *t, const struct qp *qp);
+/* The grace period of a remote invalidate is over: completes its message. */
+void responder_invalidated(struct transport *t, struct qp *qp);
+/* Tells the control core what the peer did. */
+void responder_bad_token(struct transport *t, struct qp *qp, enum access_reason reason);
+/* Takes the receive, writes its completion and commits `word`, as one step. */
+void receive_complete(struct transport *t, struct qp *qp, const struct receive_work *work,
+		      uint64_t word, struct shm_cqe *cqe);
+
+/* --- requester.c, response.c
+ * ----------------------------------------------------------------------- */
+
+unsigned int requester_send(struct transport *t, struct qp *qp);
+void requester_timeout(struct transport *t, struct qp *qp);
+void requester_receive(struct transport *t, struct qp *qp, const struct wire_view *view);
+void requester_timer(struct transport *t, struct qp *qp);
+/* Sends from the oldest unacknowledged PSN again. */
+void requester_go_back(struct transport *t, struct qp *qp);
+/* Keeps the cursor from standing before what is acknowledged. */
+void requester_step_over(struct transport *t, struct qp *qp);
+/* Completes flights at the head that are done. */
+void requester_complete(struct transport *t, struct qp *qp);
+/* The oldest flight fails; the queue pair goes to error. */
+void requester_fail(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict);
+/* Completion entry of a flight with this status; frees it. */
+void flight_complete(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict);
+
+/* --- local.c -------------------------------------------------------------------------------------
+ */
+
+/* Executes a local operation whose turn it is. False: it waits. */
+bool local_execute(struct transport *t, struct qp *qp, struct flight *flight);
+void local_invalidated(struct transport *t, struct qp *qp);
+/* A revoked slot back into its session's stock. */
+void stock_return(struct transport *t, struct qp *qp, uint32_t slot);
+
+/* --- flush.c
+ * --------------------------------------------------------------------------------------- */
+
+/* Flushes some entries of a queue pair in error. Returns how many. */
+unsigned int flush_run(struct transport *t, struct qp *qp);
+bool flush_pending(struct transport *t, struct qp *qp);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A received frame: which queue pair, may it come in at all, request or response. */
+#include "transport/private.h"
+
+/* The checks of IBTA 9.6 that drop in silence, and our own; 0: it may come in. */
+static uint32_t check_frame(const struct transport *t, const struct qp *qp,
+			    const struct wire_view *view)
+{
+	if (unlikely(qp->home != t->worker))
+		return VERDICT(QP_UNKNOWN);
+	if (unlikely(qp->state != QP_RTS))
+		return qp->state == QP_ERROR ? VERDICT(QP_DEAD) : VERDICT(QP_STATE);
+	if (unlikely(view->op->service != qp->type))
+		return VERDICT(QP_TYPE);
+	if (unlikely(!gid_equal(view->source_gid, qp->remote_gid) ||
+		     !gid_equal(view->destination_gid, qp->local_gid)))
+		return VERDICT(NOT_PEER);
+	if (unlikely(!pkey_match(view->pkey, PKEY_DEFAULT)))
+		return VERDICT(PKEY);
+	return 0;
+}
+
+bool transport_receive(struct transport *transport, const struct wire_view *view,
+		       struct pktbuf *packet, uint64_t now)
+{
+	struct transport *t = transport;
+	const uint32_t index = qp_find(t->shared, view->qpn);
+	struct qp *qp = &t->shared->qps[index];
+	struct qp_local *local = &t->shared->qp_local[index];
+	uint32_t verdict;
+
+	t->now = now;
+	verdict = index ? check_frame(t, qp, view) : VERDICT(QP_UNKNOWN);
+	if (unlikely(verdict)) {
+		count_verdict(t, verdict);
+		return false;
+	}
+	t->stats.rx_packets++;
+	t->stats.rx_bytes += (uint64_t)(view->icrc + ICRC_SIZE - view->frame);
+	if (unlikely(!(qp->flags & QP_ESTABLISHED))) {
+		qp->flags |= QP_ESTABLISHED;
+		event_send(t, TRANSPORT_QP_ESTABLISHED, index, 0, 0);
+	}
+	if (view->op->flags & OPF_RESPONSE) {
+		requester_receive(t, qp, view);
+		return false;
+	}
+	/* Nothing overtakes a request that waits. */
+	if (likely(local->parked == 0 && local->grace == 0) && !responder_receive(t, qp, view))
+		return false;
+	if (park_add(t, qp, packet))
+		return true;
+	count_verdict(t, VERDICT(PARK_FULL));
+	return false;
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The requester's output: work requests become frames, in order, as far as window,
+ * fences and limits allow; and what is sent again after a loss.
+ *
+ * `cursor` walks the flights. Going back sets it to the oldest unacknowledged packet;
+ * payload is read, and its tokens are checked, anew for each frame.
+ */
+#include "transport/private.h"
+
+/* --- completion of flights -------------------------------------------------------------- */
+
+enum completion_type completion_type(uint8_t opcode)
+{
+	switch (opcode) {
+	case SHM_WR_WRITE:
+	case SHM_WR_WRITE_IMMEDIATE: return COMPLETION_WRITE;
+	case SHM_WR_READ: return COMPLETION_READ;
+	case SHM_WR_FETCH_ADD: return COMPLETION_FETCH_ADD;
+	case SHM_WR_COMPARE_SWAP: return COMPLETION_COMPARE_SWAP;
+	case SHM_WR_BIND: return COMPLETION_BIND;
+	case SHM_WR_INVALIDATE: return COMPLETION_INVALIDATE;
+	case SHM_WR_FAST_REGISTER: return COMPLETION_FAST_REGISTER;
+	default: return COMPLETION_SEND;
+	}
+}
+
+/* Silent requests complete in the commit word alone, unless they fail. */
+void flight_complete(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict)
+{
+	const uint32_t index = qp->first_flight;
+	const struct flight *flight = flight_at(t, index);
+	const uint32_t done = requester_done(qp->requester) + 1;
+	uint32_t una = requester_una(qp->requester);
+	struct intent *intent;
+	uint64_t word;
+
+	if (flight->state == FLIGHT_STARTED && flight_wants_response(flight)) {
+		qp->reads_out--;
+		qp->read_psns -= flight->packets - flight_received(qp, flight);
+	}
+	if (flight->packets && status == NT_SUCCESS_STATUS)
+		una = psn_add(flight->psn, flight->packets);
+	word = requester_word(una, done);
+	if (status == NT_SUCCESS_STATUS && (flight->flags & SHM_FLAG_SILENT_SUCCESS)) {
+		word_commit(&qp->requester, word);
+	} else {
+		const struct shm_cqe cqe = {
+			.qp_context = qp->qp_context,
+			.request_context = flight->request_context,
+			.status = status,
+			.type = completion_type(flight->opcode),
+			.output = flight->token,
+			.provider_error = verdict,
+			.qpn = qp->number,
+		};
+
+		intent = intent_begin(t, qp);
+		intent->requester = word;
+		intent_commit(t, INTENT_REQUESTER | completion_add(t, intent, qp->send_cq, &cqe));
+	}
+	shm_store_release(&qp_local(t, qp)->memory->send.done, done);
+	flight_free(t, qp, index);
+	requester_step_over(t, qp);
+}
+
+void requester_complete(struct transport *t, struct qp *qp)
+{
+	while (qp->first_flight && qp->state == QP_RTS) {
+		const struct flight *flight = flight_at(t, qp->first_flight);
+
+		if (flight->state == FLIGHT_FAILED)
+			requester_fail(t, qp, flight->status, flight->verdict);
+		else if (flight->packets == 0 && flight->state == FLIGHT_EXECUTED)
+			flight_complete(t, qp, NT_SUCCESS_STATUS, 0);
+		else
+			break;
+	}
+}
+
+void requester_fail(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict)
+{
+	if (qp->state != QP_RTS)
+		return;
+	if (qp->first_flight)
+		flight_complete(t, qp, status, verdict);
+	qp_fail(t, qp, verdict, 0);
+}
+
+/* --- going back ---------------------------------------------------------------------------- */
+
+/* The cursor never stands before what is acknowledged. */
+void requester_step_over(struct transport *t, struct qp *qp)
+{
+	const struct flight *flight = flight_at(t, qp->cursor);
+	int32_t acknowledged;
+
+	if (qp->cursor == 0 || qp->cursor != qp->first_flight || flight->packets == 0)
+		return;
+	acknowledged = psn_diff(requester_una(qp->requester), flight->psn);
+	if (acknowledged > 0 && qp->cursor_packet < (uint32_t)acknowledged)
+		qp->cursor_packet = (uint32_t)acknowledged;
+}
+
+void requester_go_back(struct transport *t, struct qp *qp)
+{
+	qp->cursor = qp->first_flight;
+	qp->cursor_packet = 0;
+	qp->unrequested = 0;
+	requester_step_over(t, qp);
+}
+
+/*
+ * IBTA lets a timeout be found between one and four times the coded time; twice gives a
+ * busy peer some air. Nothing runs while nothing is outstanding.
+ */
+void requester_timer(struct transport *t, struct qp *qp)
+{
+	if (requester_una(qp->requester) == qp->sent_psn || qp->timeout == 0)
+		timer_cancel(t, qp);
+	else
+		timer_set(t, qp, t->now + (8192ull << qp->timeout));
+}
+
+void requester_timeout(struct transport *t, struct qp *qp)
+{
+	if (qp->state != QP_RTS)
+		return;
+	if (qp->flags & QP_RNR_WAIT) {
+		qp->flags &= ~QP_RNR_WAIT;
+	} else if (requester_una(qp->requester) == qp->sent_psn) {
+		return;
+	} else {
+		t->stats.timeouts++;
+		if (qp->retry_left == 0) {
+			count_verdict(t, VERDICT(RETRY_EXCEEDED));
+			requester_fail(t, qp, NT_IO_TIMEOUT, VERDICT(RETRY_EXCEEDED));
+			return;
+		}
+		qp->retry_left--;
+	}
+	qp->flags &= ~QP_GAP_HANDLED;
+	requester_go_back(t, qp);
+	requester_timer(t, qp);
+	ready_add(t, qp);
+}
+
+/* --- sending ---------------------------------------------------------------------------------- */
+
+/* Limits that hold back a request as a whole, before its first packet first leaves. */
+static bool may_start(const struct qp *qp, const struct flight *flight)
+{
+	uint32_t ahead = (uint32_t)psn_diff(flight->psn, requester_una(qp->requester));
+
+	if (flight->state == FLIGHT_STARTED)
+		return true;
+	if ((flight->flags & SHM_FLAG_READ_FENCE) && qp->reads_out)
+		return false;
+	if (!flight_wants_response(flight))
+		return true;
+	/* Never more than half the circle, or old and new could not be told apart. */
+	return qp->reads_out < qp->max_reads_out && ahead + flight->packets <= HALF_PSN;
+}
+
+/* PSNs that READ responses will take are the peer's to pace: they do not fill the window. */
+static int32_t window_used(const struct qp *qp, uint32_t psn)
+{
+	return psn_diff(psn, requester_una(qp->requester)) - (int32_t)qp->read_psns;
+}
+
+static void start_flight(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	if (flight->state == FLIGHT_STARTED)
+		return;
+	flight->state = FLIGHT_STARTED;
+	qp->messages_out++;
+	if (flight_wants_response(flight)) {
+		qp->reads_out++;
+		qp->read_psns += flight->packets;
+	}
+	switch (flight->opcode) {
+	case SHM_WR_WRITE:
+	case SHM_WR_WRITE_IMMEDIATE:
+		t->stats.tx_write++;
+		t->stats.tx_write_bytes += flight->length;
+		break;
+	case SHM_WR_READ:
+		t->stats.tx_read++;
+		t->stats.tx_read_bytes += flight->length;
+		break;
+	case SHM_WR_FETCH_ADD:
+	case SHM_WR_COMPARE_SWAP: t->stats.tx_atomic++; break;
+	default: t->stats.tx_send++;
+	}
+}
+
+/* PSNs up to `end` have been on the wire. */
+static void sent_through(struct transport *t, struct qp *qp, uint32_t psn, uint32_t end)
+{
+	const bool idle = requester_una(qp->requester) == qp->sent_psn;
+
+	if (psn_diff(psn, qp->sent_psn) < 0)
+		t->stats.retransmits++;
+	if (psn_diff(end, qp->sent_psn) > 0)
+		qp->sent_psn = end;
+	if (idle || qp_local(t, qp)->deadline == 0)
+		requester_timer(t, qp);
+}
+
+/* Operation of one packet of a SEND or WRITE, by its place in the message. */
+static uint8_t data_opcode(const struct flight *flight, bool first, bool last)
+{
+	switch (flight->opcode) {
+	case SHM_WR_WRITE:
+	case SHM_WR_WRITE_IMMEDIATE:
+		if (!last)
+			return first ? OP_RC_WRITE_FIRST : OP_RC_WRITE_MIDDLE;
+		if (flight->opcode == SHM_WR_WRITE)
+			return first ? OP_RC_WRITE_ONLY : OP_RC_WRITE_LAST;
+		return first ? OP_RC_WRITE_ONLY_IMM : OP_RC_WRITE_LAST_IMM;
+	case SHM_WR_SEND_INVALIDATE:
+		if (last)
+			return first ? OP_RC_SEND_ONLY_INV : OP_RC_SEND_LAST_INV;
+		break;
+	case SHM_WR_SEND_IMMEDIATE:
+		if (last)
+			return first ? OP_RC_SEND_ONLY_IMM : OP_RC_SEND_LAST_IMM;
+		break;
+	default:
+		if (last)
+			return first ? OP_RC_SEND_ONLY : OP_RC_SEND_LAST;
+	}
+	return first ? OP_RC_SEND_FIRST : OP_RC_SEND_MIDDLE;
+}
+
+/* The last packet of a message, one in so many, and the one that fills the window. */
+static bool wants_ack(struct qp *qp, bool last, uint32_t psn)
+{
+	if (!last && ++qp->unrequested < REQUESTER_ACK_EVERY &&
+	    window_used(qp, psn) + 1 < (int32_t)REQUESTER_WINDOW)
+		return false;
+	qp->unrequested = 0;
+	return true;
+}
+
+/* False: no buffer, or the payload cannot be read any more. */
+static bool send_data(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	const uint32_t psn = psn_add(flight->psn, qp->cursor_packet);
+	const uint64_t offset = (uint64_t)qp->cursor_packet << qp->mtu_shift;
+	const bool first = qp->cursor_packet == 0;
+	const bool last = qp->cursor_packet + 1 == flight->packets;
+	const uint32_t length = last ? (uint32_t)(flight->length - offset) : qp_mtu(qp);
+	struct frame_head head = {
+		.opcode = data_opcode(flight, first, last),
+		.psn = psn,
+		.solicited = last && (flight->flags & SHM_FLAG_SOLICIT) &&
+			     flight->opcode != SHM_WR_WRITE,
+		.address = flight->address,
+		.token = flight->token,
+		.length = (uint32_t)flight->length,
+		.immediate = flight->immediate,
+	};
+	enum access_reason reason;
+	struct frame frame;
+
+	head.ack_request = wants_ack(qp, last, psn);
+	if (!frame_open(t, qp, &frame, &head, length))
+		return false;
+	reason = gather(t, qp, flight, offset, &frame, length);
+	if (reason != ACCESS_OK) {
+		frame_drop(t, &frame);
+		flight->state = FLIGHT_FAILED;
+		flight->status = NT_ACCESS_VIOLATION;
+		flight->verdict = VERDICT_ACCESS + reason;
+		count_verdict(t, flight->verdict);
+		return false;
+	}
+	frame_close(t, &frame);
+	sent_through(t, qp, psn, psn_add(psn, 1));
+	return true;
+}
+
+static bool send_read(struct transport *t, struct qp *qp, const struct flight *flight)
+{
+	const uint32_t received = flight_received(qp, flight);
+	const uint64_t offset = (uint64_t)received << qp->mtu_shift;
+	const struct frame_head head = {
+		.opcode = OP_RC_READ_REQUEST,
+		.psn = psn_add(flight->psn, received),
+		.ack_request = true,
+		.address = flight->address + offset,
+		.token = flight->token,
+		.length = (uint32_t)(flight->length - offset),
+	};
+	struct frame frame;
+
+	if (!frame_open(t, qp, &frame, &head, 0))
+		return false;
+	frame_close(t, &frame);
+	sent_through(t, qp, head.psn, psn_add(flight->psn, flight->packets));
+	return true;
+}
+
+static bool send_atomic(struct transport *t, struct qp *qp, const struct flight *flight)
+{
+	const bool add = flight->opcode == SHM_WR_FETCH_ADD;
+	const struct frame_head head = {
+		.opcode = add ? OP_RC_FETCH_ADD : OP_RC_COMPARE_SWAP,
+		.psn = flight->psn,
+		.ack_request = true,
+		.address = flight->address,
+		.token = flight->token,
+		.swap = flight->swap,
+		.compare = add ? 0 : flight->compare,
+	};
+	struct frame frame;
+
+	if (!frame_open(t, qp, &frame, &head, 0))
+		return false;
+	frame_close(t, &frame);
+	sent_through(t, qp, head.psn, psn_add(head.psn, 1));
+	return true;
+}
+
+static bool send_frame(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	if (flight->opcode == SHM_WR_READ)
+		return send_read(t, qp, flight);
+	if (flight_wants_response(flight))
+		return send_atomic(t, qp, flight);
+	return send_data(t, qp, flight);
+}
+
+/* A flight to go on with, or NULL when there is none. */
+static struct flight *next_flight(struct transport *t, struct qp *qp)
+{
+	if (qp->cursor)
+		return flight_at(t, qp->cursor);
+	if (qp->flights >= REQUESTER_FLIGHTS)
+		return NULL;
+	switch (work_take_send(t, qp)) {
+	case WORK_TAKEN:
+		qp->cursor = qp->last_flight;
+		qp->cursor_packet = 0;
+		return flight_at(t, qp->cursor);
+	case WORK_NO_FLIGHT: starved_add(t, qp); return NULL;
+	default: return NULL;
+	}
+}
+
+static void cursor_forward(struct qp *qp, const struct flight *flight)
+{
+	qp->cursor = flight->next;
+	qp->cursor_packet = 0;
+}
+
+unsigned int requester_send(struct transport *t, struct qp *qp)
+{
+	unsigned int sent = 0;
+
+	while (sent < POLL_FRAMES && qp->state == QP_RTS && !(qp->flags & QP_RNR_WAIT)) {
+		struct flight *flight = next_flight(t, qp);
+		bool data;
+
+		if (flight == NULL || flight->state == FLIGHT_FAILED)
+			break;
+		if (flight->packets == 0) {
+			if (!local_execute(t, qp, flight))
+				break;
+			cursor_forward(qp, flight);
+			requester_complete(t, qp);
+			sent++;
+			continue;
+		}
+		data = !flight_wants_response(flight);
+		if (!may_start(qp, flight) ||
+		    (data && window_used(qp, psn_add(flight->psn, qp->cursor_packet)) >=
+				     (int32_t)REQUESTER_WINDOW))
+			break;
+		if (!send_frame(t, qp, flight))
+			break;
+		start_flight(t, qp, flight);
+		sent++;
+		if (!data || ++qp->cursor_packet >= flight->packets)
+			cursor_forward(qp, flight);
+	}
+	requester_complete(t, qp);
+	return sent;
+}

@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The responder: one request packet after the other, in PSN order.
+ *
+ * Each check has its own verdict and comes in the order that IBTA gives them: PSN,
+ * sequence of opcodes, rights of the queue pair, resources, lengths, token. Then the bytes
+ * move, then one store makes the packet part of the past.
+ */
+#include <string.h>
+
+#include "transport/private.h"
+
+/* --- answers --------------------------------------------------------------------------- */
+
+static void answer_ack(struct transport *t, struct qp *qp)
+{
+	/* A NAK that has not left yet acknowledges as much, unless the gap has closed. */
+	qp->answer.kind = ANSWER_ACK;
+	ready_add(t, qp);
+}
+
+static void answer_nak(struct transport *t, struct qp *qp, uint8_t syndrome)
+{
+	qp->answer.kind = ANSWER_NAK;
+	qp->answer.psn = responder_psn(qp->responder);
+	qp->answer.syndrome = syndrome;
+	/* One NAK for this PSN: what is behind it will be sent again in any case. */
+	word_commit(&qp->responder, qp->responder | RESPONDER_NAK_SENT);
+	ready_add(t, qp);
+}
+
+/* The receive that an erroneous message holds completes with it; others are flushed later. */
+static void fail_receive(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict)
+{
+	receive_complete(t, qp, &qp->work, qp->responder,
+			 &(struct shm_cqe){ .status = status,
+					    .type = COMPLETION_RECEIVE,
+					    .provider_error = verdict });
+}
+
+/*
+ * Class C: NAK behind the answers that are still due, then error. Until the NAK has left
+ * the queue pair takes no more requests.
+ */
+static void refuse(struct transport *t, struct qp *qp, uint8_t syndrome, uint32_t verdict)
+{
+	count_verdict(t, verdict);
+	qp->answer = (struct answer){
+		.kind = ANSWER_FATAL,
+		.psn = responder_psn(qp->responder),
+		.syndrome = syndrome,
+		.verdict = (uint16_t)verdict,
+		.async = syndrome == NAK_REMOTE_ACCESS ? SHM_ASYNC_QP_ACCESS_ERROR
+						       : SHM_ASYNC_QP_INVALID_REQUEST,
+	};
+	if (syndrome == NAK_REMOTE_OPERATION)
+		qp->answer.async = SHM_ASYNC_QP_FATAL;
+	ready_add(t, qp);
+}
+
+/* The same in the middle of a message: a SEND's receive goes with it. */
+static void refuse_message(struct transport *t, struct qp *qp, uint8_t syndrome, uint32_t verdict)
+{
+	if (responder_message(qp->responder) == MESSAGE_SEND)
+		fail_receive(t, qp, NT_DATA_ERROR, verdict);
+	refuse(t, qp, syndrome, verdict);
+}
+
+void responder_bad_token(struct transport *t, struct qp *qp, enum access_reason reason)
+{
+	if (reason != ACCESS_POISONED)
+		event_send(t, TRANSPORT_BAD_TOKEN, qp_index(t, qp), VERDICT_ACCESS + reason, 0);
+}
+
+static void refuse_access(struct transport *t, struct qp *qp, enum access_reason reason)
+{
+	responder_bad_token(t, qp, reason);
+	refuse(t, qp, NAK_REMOTE_ACCESS, VERDICT_ACCESS + reason);
+}
+
+/* --- commit -------------------------------------------------------------------------------- */
+
+/* A packet of a SEND or WRITE is done; `ends`: with it the message. */
+static uint64_t word_after(const struct qp *qp, enum message_kind kind, bool ends)
+{
+	const uint64_t word = qp->responder;
+
+	return responder_word(responder_psn(word) + 1, responder_msn(word) + ends,
+			      responder_resources(word), ends ? MESSAGE_NONE : kind);
+}
+
+static void packet_done(struct transport *t, struct qp *qp, bool ack_request)
+{
+	qp->ack_psn = psn_add(responder_psn(qp->responder), PSN_MASK);
+	if (ack_request)
+		answer_ack(t, qp);
+	else if (qp->answer.kind == ANSWER_NAK)
+		answer_ack(t, qp);
+}
+
+void receive_complete(struct transport *t, struct qp *qp, const struct receive_work *work,
+		      uint64_t word, struct shm_cqe *cqe)
+{
+	struct intent *intent = intent_begin(t, qp);
+	uint64_t parts = INTENT_RECEIVE | INTENT_RESPONDER;
+
+	cqe->qp_context = qp->qp_context;
+	cqe->request_context = work->request_context;
+	cqe->qpn = qp->number;
+	intent->receive_taken = qp->receive.taken + 1;
+	intent->responder = word;
+	parts |= completion_add(t, intent, qp->receive_cq, cqe);
+	intent_commit(t, parts);
+	shm_store_release(&qp_local(t, qp)->memory->receive.done, qp->receive.taken);
+}
+
+/* The last packet of a message that consumes a receive. */
+static void message_received(struct transport *t, struct qp *qp, uint16_t flags,
+			     const struct wire_view *view, uint32_t bytes)
+{
+	struct shm_cqe cqe = { .bytes = bytes, .solicited = view->solicited };
+
+	/* Class G: no NAK, no completion. */
+	if (!completion_room(t, qp->receive_cq)) {
+		qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
+		return;
+	}
+	if ((flags & OPF_IMM)) {
+		cqe.type = (flags & OPF_WRITE) ? COMPLETION_RECEIVE_WRITE_IMMEDIATE
+					       : COMPLETION_RECEIVE_IMMEDIATE;
+		memcpy(&cqe.output, view_imm(view)->data, sizeof(cqe.output));
+	} else {
+		cqe.type = COMPLETION_RECEIVE;
+	}
+	qp->messages_in++;
+	receive_complete(t, qp, &qp->work, word_after(qp, MESSAGE_NONE, true), &cqe);
+	packet_done(t, qp, view->ack_request);
+}
+
+/* --- the receive of a message ------------------------------------------------------------------
+ */
+
+/* False: answered already. */
+static bool take_receive(struct transport *t, struct qp *qp)
+{
+	switch (work_peek_receive(t, qp, &qp->work)) {
+	case WORK_TAKEN: return true;
+	case WORK_MALFORMED:
+		fail_receive(t, qp, NT_INTERNAL_ERROR, VERDICT(RECEIVE_BAD));
+		refuse(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD));
+		return false;
+	default:
+		if (qp->state != QP_RTS)
+			return false;
+		count_verdict(t, VERDICT(NO_RECEIVE));
+		answer_nak(t, qp, AETH_RNR | qp->min_rnr_timer);
+		return false;
+	}
+}
+
+/* FIRST and MIDDLE are full; LAST has something; nothing is longer than the path MTU. */
+static bool payload_fits_shape(const struct qp *qp, uint16_t flags, const struct wire_view *view)
+{
+	const uint32_t mtu = qp_mtu(qp);
+
+	if (!(flags & OPF_LAST))
+		return view->payload_length == mtu;
+	return view->payload_length <= mtu && ((flags & OPF_FIRST) || view->payload_length > 0);
+}
+
+/* --- SEND
+ * ----------------------------------------------------------------------------------------- */
+
+/* False: refused. The receive completes with what was wrong with it (classes A and C). */
+static bool place_send(struct transport *t, struct qp *qp, const struct wire_view *view,
+		       uint64_t offset)
+{
+	enum access_reason reason;
+
+	if (offset + view->payload_length > qp->work.capacity) {
+		fail_receive(t, qp, NT_DATA_OVERRUN, VERDICT(RECEIVE_TOO_SMALL));
+		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(RECEIVE_TOO_SMALL));
+		return false;
+	}
+	reason = scatter(t, qp, qp->work.sge, qp->work.nsge, offset, view->payload,
+			 view->payload_length);
+	if (reason != ACCESS_OK) {
+		fail_receive(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
+		refuse(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD));
+		return false;
+	}
+	return true;
+}
+
+/* Class J: no NAK, and no ACK of this message; what came before it is acknowledged. */
+static void invalidate_failed(struct transport *t, struct qp *qp, enum access_reason reason)
+{
+	count_verdict(t, VERDICT(REMOTE_INVALIDATE));
+	responder_bad_token(t, qp, reason);
+	fail_receive(t, qp, NT_INVALID_DEVICE_REQUEST, VERDICT_ACCESS + reason);
+	if (qp->answer.kind == ANSWER_ACK) {
+		qp->answer.kind = ANSWER_ACK_FATAL;
+		qp->answer.verdict = VERDICT(REMOTE_INVALIDATE);
+		qp->answer.async = SHM_ASYNC_QP_ACCESS_ERROR;
+		return;
+	}
+	qp_fail(t, qp, VERDICT(REMOTE_INVALIDATE), SHM_ASYNC_QP_ACCESS_ERROR);
+}
+
+static void invalidate_done(struct transport *t, struct qp *qp)
+{
+	struct shm_cqe cqe = {
+		.bytes = qp->invalidate.bytes,
+		.type = COMPLETION_RECEIVE_AND_INVALIDATE,
+		.output = qp->invalidate.token,
+		.solicited = qp->invalidate.solicited,
+	};
+
+	if (!completion_room(t, qp->receive_cq)) {
+		qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
+		return;
+	}
+	qp->messages_in++;
+	receive_complete(t, qp, &qp->work, word_after(qp, MESSAGE_NONE, true), &cqe);
+	packet_done(t, qp, qp->invalidate.ack_request);
+}
+
+/* NDK: the token is dead before the receive completes; for other workers that takes a while. */
+static void invalidate_begin(struct transport *t, struct qp *qp, const struct wire_view *view,
+			     uint32_t bytes)
+{
+	const uint32_t token = be32_get(view_ieth(view)->rkey);
+	const struct accessor who = qp_accessor(qp);
+	struct qp_local *local = qp_local(t, qp);
+	enum access_reason reason;
+	uint64_t grace;
+	uint32_t slot;
+
+	t->stats.remote_invalidates++;
+	reason = token_invalidate(t->shared->memory, &who, token, true, &slot, &grace);
+	if (reason != ACCESS_OK) {
+		invalidate_failed(t, qp, reason);
+		return;
+	}
+	qp->invalidate = (struct remote_invalidate){
+		.slot = slot,
+		.token = token,
+		.bytes = bytes,
+		.solicited = view->solicited,
+		.ack_request = view->ack_request,
+	};
+	if (grace == 0) {
+		stock_return(t, qp, slot);
+		invalidate_done(t, qp);
+		return;
+	}
+	qp->flags |= QP_INVALIDATED;
+	local->grace = grace;
+	grace_add(t, qp);
+}
+
+void responder_invalidated(struct transport *t, struct qp *qp)
+{
+	qp->flags &= ~QP_INVALIDATED;
+	stock_return(t, qp, qp->invalidate.slot);
+	if (qp->state == QP_RTS)
+		invalidate_done(t, qp);
+	ready_add(t, qp);
+}
+
+static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
+			 const struct wire_view *view)
+{
+	uint32_t psn = responder_psn(qp->responder);
+	uint64_t offset;
+
+	/* READs before it may still need the token that it kills. */
+	if ((flags & OPF_IETH) && qp->answered != responder_resources(qp->responder))
+		return true;
+	if ((flags & OPF_FIRST)) {
+		if (!take_receive(t, qp))
+			return false;
+		qp->message.psn = psn;
+	}
+	if (!payload_fits_shape(qp, flags, view)) {
+		fail_receive(t, qp, NT_DATA_ERROR, VERDICT(LENGTH));
+		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
+		return false;
+	}
+	offset = (uint64_t)(uint32_t)psn_diff(psn, qp->message.psn) << qp->mtu_shift;
+	if (!place_send(t, qp, view, offset))
+		return false;
+	if (!(flags & OPF_LAST)) {
+		word_commit(&qp->responder, word_after(qp, MESSAGE_SEND, false));
+		packet_done(t, qp, view->ack_request);
+		return false;
+	}
+	t->stats.rx_send++;
+	if ((flags & OPF_IETH))
+		invalidate_begin(t, qp, view, (uint32_t)offset + view->payload_length);
+	else
+		message_received(t, qp, flags, view, (uint32_t)offset + view->payload_length);
+	return false;
+}
+
+/* --- WRITE
+ * ------------------------------------------------------------------------------------------- */
+
+static bool write_lengths(const struct qp *qp, uint16_t flags, const struct wire_view *view,
+			  uint64_t rest)
+{
+	if (!payload_fits_shape(qp, flags, view))
+		return false;
+	return (flags & OPF_LAST) ? view->payload_length == rest : view->payload_length <= rest;
+}
+
+/*
+ * The first packet checks the whole range, each later one its own part again: the token
+ * may die in between.
+ */
+static bool place_write(struct transport *t, struct qp *qp, const struct wire_view *view,
+			bool first, uint64_t offset)
+{
+	const struct accessor who = qp_accessor(qp);
+	const struct message *m = &qp->message;
+	enum access_reason reason;
+	struct access access;
+
+	/* IBTA C9-88: nothing is looked at for a length of zero. */
+	if (m->length == 0)
+		return true;
+	reason = memory_access(t->shared->memory, &who, m->token, m->address + offset,
+			       first ? m->length : view->payload_length, RIGHT_REMOTE_WRITE,
+			       &access);
+	if (likely(reason == ACCESS_OK)) {
+		memcpy(access.pointer, view->payload, view->payload_length);
+		if (likely(!access_poisoned(&access)))
+			return true;
+		reason = ACCESS_POISONED;
+	}
+	refuse_access(t, qp, reason);
+	return false;
+}
+
+static bool start_write(struct transport *t, struct qp *qp, const struct wire_view *view)
+{
+	const struct reth *reth = view_reth(view);
+
+	if (!(qp->rights & RIGHT_REMOTE_WRITE)) {
+		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
+		return false;
+	}
+	qp->message = (struct message){
+		.address = be64_get(reth->va),
+		.length = be32_get(reth->length),
+		.token = be32_get(reth->rkey),
+		.psn = responder_psn(qp->responder),
+	};
+	return true;
+}
+
+static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
+			  const struct wire_view *view)
+{
+	const uint32_t psn = responder_psn(qp->responder);
+	uint64_t offset;
+
+	if ((flags & OPF_FIRST) && !start_write(t, qp, view))
+		return;
+	/* WRITE with immediate takes its receive at the end, when most bytes have landed. */
+	if ((flags & OPF_IMM) && !take_receive(t, qp))
+		return;
+	offset = (uint64_t)(uint32_t)psn_diff(psn, qp->message.psn) << qp->mtu_shift;
+	if (qp->message.length > MESSAGE_MAX || offset > qp->message.length ||
+	    !write_lengths(qp, flags, view, qp->message.length - offset)) {
+		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
+		return;
+	}
+	if (!place_write(t, qp, view, flags & OPF_FIRST, offset)) {
+		if ((flags & OPF_IMM))
+			fail_receive(t, qp, NT_ACCESS_VIOLATION, qp->answer.verdict);
+		return;
+	}
+	t->stats.rx_write_bytes += view->payload_length;
+	if ((flags & OPF_LAST))
+		t->stats.rx_write++;
+	if ((flags & OPF_IMM)) {
+		message_received(t, qp, flags, view, (uint32_t)qp->message.length);
+		return;
+	}
+	qp->messages_in += (flags & OPF_LAST) != 0;
+	word_commit(&qp->responder, word_after(qp, MESSAGE_WRITE, flags & OPF_LAST));
+	packet_done(t, qp, view->ack_request);
+}
+
+/* --- READ and atomics
+ * ---------------------------------------------------------------------------------- */
+
+/*
+ * The slot of a new READ or atomic, or NULL when the peer has too many outstanding. They
+ * are answered in order, so it has if the one `max_reads_in` before is not.
+ */
+static struct responder_resource *new_resource(const struct transport *t, const struct qp *qp)
+{
+	const uint8_t number = responder_resources(qp->responder);
+	const struct responder_resource *limit;
+
+	if (qp->max_reads_in == 0)
+		return NULL;
+	limit = resource_at(t, qp, (uint8_t)(number - qp->max_reads_in));
+	if (limit->kind != RESOURCE_NONE && !limit->complete)
+		return NULL;
+	return resource_at(t, qp, number);
+}
+
+/* Commits it, and acknowledges all before it: its answer will. */
+static void resource_accepted(struct transport *t, struct qp *qp)
+{
+	const uint8_t number = responder_resources(qp->responder);
+
+	/* An old one that was to be sent once more makes room: the peer has it, evidently. */
+	if ((uint8_t)(number - qp->answered) > t->shared->resource_mask)
+		qp->answered = (uint8_t)(number - t->shared->resource_mask);
+	qp->messages_in++;
+	qp->answer.kind = ANSWER_NONE;
+	ready_add(t, qp);
+}
+
+static void receive_read(struct transport *t, struct qp *qp, const struct wire_view *view)
+{
+	const struct accessor who = qp_accessor(qp);
+	const uint64_t word = qp->responder;
+	const struct reth *reth = view_reth(view);
+	const uint64_t address = be64_get(reth->va);
+	const uint32_t token = be32_get(reth->rkey);
+	const uint32_t length = be32_get(reth->length);
+	const uint32_t packets = qp_packets(qp, length);
+	struct responder_resource *resource;
+	struct access access;
+	enum access_reason reason;
+
+	if (!(qp->rights & RIGHT_REMOTE_READ)) {
+		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
+		return;
+	}
+	resource = new_resource(t, qp);
+	if (resource == NULL) {
+		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(READ_LIMIT));
+		return;
+	}
+	if (length > MESSAGE_MAX) {
+		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
+		return;
+	}
+	if (length) {
+		reason = memory_access(t->shared->memory, &who, token, address, length,
+				       RIGHT_REMOTE_READ, &access);
+		if (reason != ACCESS_OK) {
+			refuse_access(t, qp, reason);
+			return;
+		}
+	}
+	*resource = (struct responder_resource){
+		.kind = RESOURCE_READ,
+		.address = address,
+		.length = length,
+		.token = token,
+		.psn = view->psn,
+		.packets = packets,
+		.msn = psn_add(responder_msn(word), 1),
+		.start = view->psn,
+		.next = view->psn,
+		.end = psn_add(view->psn, packets),
+		.end_length = length,
+	};
+	t->stats.rx_read++;
+	t->stats.rx_read_bytes += length;
+	resource_accepted(t, qp);
+	word_commit(&qp->responder,
+		    responder_word(responder_psn(word) + packets, responder_msn(word) + 1,
+				   (uint8_t)(responder_resources(word) + 1), MESSAGE_NONE));
+}
+
+/* Tries of an atomic against a client that changes the same word without pause. */
+#define ATOMIC_TRIES 64u
+
+/* False: given up, the peer will ask again. */
+static bool execute_atomic(struct transport *t, struct qp *qp, const struct wire_view *view,
+			   const struct access *access, struct responder_resource *resource)
+{
+	const uint64_t word = qp->responder;
+	struct intent *intent = intent_begin(t, qp);
+	const uint64_t *target = (const uint64_t *)(const void *)access->pointer;
+	const uint64_t operand = be64_get(view_atomic_eth(view)->swap_add);
+	const uint64_t compare = be64_get(view_atomic_eth(view)->compare);
+
+	intent->token = resource->token;
+	intent->address = resource->address;
+	intent->responder = responder_word(responder_psn(word) + 1, responder_msn(word) + 1,
+					   (uint8_t)(responder_resources(word) + 1), MESSAGE_NONE);
+	for (unsigned int tries = 0; tries < ATOMIC_TRIES; tries++) {
+		uint64_t old = __atomic_load_n(target, __ATOMIC_ACQUIRE);
+
+		intent->old = old;
+		if (view->opcode == OP_RC_FETCH_ADD)
+			intent->swap = old + operand;
+		else
+			intent->swap = old == compare ? operand : old;
+		resource->original = old;
+		if (intent_commit_atomic(t, INTENT_RESPONDER))
+			return true;
+	}
+	return false;
+}
+
+static void receive_atomic(struct transport *t, struct qp *qp, const struct wire_view *view)
+{
+	const struct accessor who = qp_accessor(qp);
+	const uint64_t address = be64_get(view_atomic_eth(view)->va);
+	const uint32_t token = be32_get(view_atomic_eth(view)->rkey);
+	struct responder_resource *resource;
+	struct access access;
+	enum access_reason reason;
+
+	if (!(qp->rights & RIGHT_REMOTE_ATOMIC)) {
+		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
+		return;
+	}
+	resource = new_resource(t, qp);
+	if (resource == NULL) {
+		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(READ_LIMIT));
+		return;
+	}
+	if (address % 8) {
+		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(ATOMIC_ALIGNMENT));
+		return;
+	}
+	reason = memory_access(t->shared->memory, &who, token, address, 8, RIGHT_REMOTE_ATOMIC,
+			       &access);
+	/* The address may be aligned for the peer and not in our mapping. */
+	if (reason == ACCESS_OK && (uintptr_t)access.pointer % 8)
+		reason = ACCESS_ALIGNMENT;
+	if (reason != ACCESS_OK) {
+		refuse_access(t, qp, reason);
+		return;
+	}
+	*resource = (struct responder_resource){
+		.kind = RESOURCE_ATOMIC,
+		.opcode = view->opcode,
+		.address = address,
+		.length = 8,
+		.token = token,
+		.psn = view->psn,
+		.packets = 1,
+		.msn = psn_add(responder_msn(qp->responder), 1),
+		.start = view->psn,
+		.next = view->psn,
+		.end = psn_add(view->psn, 1),
+	};
+	resource_accepted(t, qp);
+	if (!execute_atomic(t, qp, view, &access, resource))
+		return;
+	t->stats.rx_atomic++;
+	if (access_poisoned(&access))
+		refuse_access(t, qp, ACCESS_POISONED);
+}
+
+/* --- in order, ahead, behind
+ * ------------------------------------------------------------------------------ */
+
+static bool receive_expected(struct transport *t, struct qp *qp, const struct wire_view *view)
+{
+	const uint16_t flags = view->op->flags;
+	const enum message_kind message = responder_message(qp->responder);
+	const enum message_kind continues = flags & OPF_SEND ? MESSAGE_SEND : MESSAGE_WRITE;
+
+	if (message != (flags & OPF_FIRST ? MESSAGE_NONE : continues)) {
+		refuse_message(t, qp, NAK_INVALID_REQUEST, VERDICT(OPCODE_SEQUENCE));
+		return false;
+	}
+	if (flags & OPF_SEND)
+		return receive_send(t, qp, flags, view);
+	if (flags & OPF_WRITE)
+		receive_write(t, qp, flags, view);
+	else if (flags & OPF_READ)
+		receive_read(t, qp, view);
+	else
+		receive_atomic(t, qp, view);
+	return false;
+}
+
+static void receive_ahead(struct transport *t, struct qp *qp)
+{
+	if (qp->responder & RESPONDER_NAK_SENT) {
+		count_verdict(t, VERDICT(PSN_AHEAD_SILENT));
+		return;
+	}
+	count_verdict(t, VERDICT(PSN_AHEAD));
+	answer_nak(t, qp, NAK_PSN_SEQUENCE);
+}
+
+bool responder_receive(struct transport *t, struct qp *qp, const struct wire_view *view)
+{
+	const int32_t ahead = psn_diff(view->psn, responder_psn(qp->responder));
+
+	if (unlikely(qp->answer.kind >= ANSWER_FATAL)) {
+		count_verdict(t, VERDICT(QP_DEAD));
+		return false;
+	}
+	if (likely(ahead == 0))
+		return receive_expected(t, qp, view);
+	if (ahead > 0)
+		receive_ahead(t, qp);
+	else
+		responder_duplicate(t, qp, view);
+	return false;
+}

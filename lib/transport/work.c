@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Taking work requests out of shared memory: each is copied once, and only the copy is
+ * looked at.
+ */
+#include <string.h>
+
+#include "transport/private.h"
+
+/* The copy is what we have: nothing after this may look at shared memory again. */
+#define COPIED() __asm__ volatile("" ::: "memory")
+
+uint32_t work_posted(struct transport *t, struct qp *qp, const struct work_queue *queue,
+		     const struct shm_queue *shared)
+{
+	struct qp_local *local = qp_local(t, qp);
+	uint32_t posted;
+
+	if (local->broken || queue->slots == 0)
+		return 0;
+	posted = shm_load_acquire(&shared->tail) - queue->taken;
+	if (likely(posted <= queue->slots))
+		return posted;
+	local->broken = true;
+	session_broken(t, qp->session, VERDICT(RING_NONSENSE));
+	qp_fail(t, qp, VERDICT(RING_NONSENSE), SHM_ASYNC_QP_FATAL);
+	return 0;
+}
+
+static const uint8_t *queue_slot(const struct transport *t, const struct qp *qp,
+				 const struct work_queue *queue)
+{
+	return shm_queue_slot(qp_local(t, qp)->memory, queue->offset, queue->stride, queue->slots,
+			      queue->taken);
+}
+
+void work_peek_send(struct transport *t, struct qp *qp, struct shm_sqe *sqe)
+{
+	memcpy(sqe, queue_slot(t, qp, &qp->send), sizeof(*sqe));
+	COPIED();
+}
+
+/* --- send queue -------------------------------------------------------------------- */
+
+static bool opcode_carries_data(uint8_t opcode)
+{
+	return opcode >= SHM_WR_SEND && opcode <= SHM_WR_COMPARE_SWAP;
+}
+
+static bool opcode_may_be_inline(uint8_t opcode)
+{
+	return opcode >= SHM_WR_SEND && opcode <= SHM_WR_WRITE_IMMEDIATE;
+}
+
+static void flight_refuse(struct flight *flight, int32_t status, uint32_t verdict)
+{
+	flight->state = FLIGHT_FAILED;
+	flight->status = status;
+	flight->verdict = verdict;
+}
+
+/* SGEs or inline data, and what they add up to. The sum of 16 lengths fits 64 bits. */
+static void copy_payload(const struct qp *qp, struct flight *flight, const struct shm_sqe *sqe,
+			 const uint8_t *slot)
+{
+	if (sqe->flags & SHM_FLAG_INLINE) {
+		if (!opcode_may_be_inline(sqe->opcode) || sqe->inline_length > qp->inline_size) {
+			flight_refuse(flight, NT_DATA_OVERRUN, VERDICT(WR_MALFORMED));
+			return;
+		}
+		memcpy(flight->data, slot + sizeof(*sqe), sqe->inline_length);
+		flight->length = sqe->inline_length;
+		return;
+	}
+	if (sqe->nsge > qp->send.max_sge) {
+		flight_refuse(flight, NT_DATA_OVERRUN, VERDICT(WR_MALFORMED));
+		return;
+	}
+	memcpy(flight->sge, slot + sizeof(*sqe), sqe->nsge * sizeof(struct shm_sge));
+	COPIED();
+	flight->nsge = sqe->nsge;
+	flight->length = 0;
+	for (uint32_t i = 0; i < flight->nsge; i++)
+		flight->length += flight->sge[i].length;
+}
+
+static void resolve_objects(const struct transport *t, const struct qp *qp, struct flight *flight,
+			    const struct shm_sqe *sqe)
+{
+	const struct transport_shared *s = t->shared;
+
+	flight->length = sqe->length;
+	flight->mr = sqe->mr;
+	flight->mw = sqe->mw;
+	if (s->resolve == NULL)
+		return;
+	if (sqe->mr)
+		flight->mr = s->resolve(s->resolve_context, qp->session, sqe->mr, false);
+	if (sqe->mw)
+		flight->mw = s->resolve(s->resolve_context, qp->session, sqe->mw, true);
+}
+
+/* What every access to the payload would find out anyway is found out before it starts. */
+static void check_payload(const struct transport *t, const struct qp *qp, struct flight *flight)
+{
+	const bool lands = flight->opcode >= SHM_WR_READ && flight->opcode <= SHM_WR_COMPARE_SWAP;
+	const uint32_t rights = lands ? RIGHT_LOCAL_WRITE : RIGHT_LOCAL_READ;
+	const struct accessor who = qp_accessor(qp);
+	struct access access;
+
+	if (flight->state == FLIGHT_FAILED)
+		return;
+	if (flight->length > MESSAGE_MAX ||
+	    (flight->opcode >= SHM_WR_FETCH_ADD && flight->length != sizeof(uint64_t))) {
+		flight_refuse(flight, NT_DATA_OVERRUN, VERDICT(LENGTH));
+		return;
+	}
+	if (flight->flags & SHM_FLAG_INLINE)
+		return;
+	for (uint32_t i = 0; i < flight->nsge; i++) {
+		const struct shm_sge *sge = &flight->sge[i];
+		enum access_reason reason;
+
+		if (sge->length == 0)
+			continue;
+		reason = memory_access(t->shared->memory, &who, sge->token, sge->address,
+				       sge->length, rights, &access);
+		if (reason != ACCESS_OK) {
+			flight_refuse(flight, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
+			return;
+		}
+	}
+}
+
+static void fill_flight(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	const uint8_t *slot = queue_slot(t, qp, &qp->send);
+	struct shm_sqe sqe;
+
+	work_peek_send(t, qp, &sqe);
+	flight->next = 0;
+	flight->sequence = qp->send.taken;
+	flight->opcode = sqe.opcode;
+	flight->state = FLIGHT_WAITING;
+	flight->nsge = 0;
+	flight->request_context = sqe.request_context;
+	flight->address = sqe.address;
+	flight->flags = sqe.flags;
+	flight->token = sqe.token;
+	flight->immediate = sqe.immediate;
+	flight->compare = sqe.compare;
+	flight->swap = sqe.swap;
+	flight->psn = qp->next_psn;
+	flight->packets = 0;
+	flight->slot = 0;
+	if (opcode_carries_data(sqe.opcode)) {
+		copy_payload(qp, flight, &sqe, slot);
+		check_payload(t, qp, flight);
+		if (flight->state != FLIGHT_FAILED)
+			flight->packets = qp_packets(qp, flight->length);
+	} else if (sqe.opcode == SHM_WR_BIND || sqe.opcode == SHM_WR_INVALIDATE) {
+		resolve_objects(t, qp, flight, &sqe);
+	} else {
+		flight_refuse(flight, NT_INTERNAL_ERROR, VERDICT(WR_MALFORMED));
+	}
+	if (flight->state == FLIGHT_FAILED)
+		count_verdict(t, flight->verdict);
+}
+
+enum work_result work_take_send(struct transport *t, struct qp *qp)
+{
+	uint32_t index = t->free_flight;
+	struct flight *flight;
+
+	if (work_posted(t, qp, &qp->send, &qp_local(t, qp)->memory->send) == 0)
+		return WORK_NONE;
+	if (index == 0)
+		return WORK_NO_FLIGHT;
+	flight = flight_at(t, index);
+	t->free_flight = flight->next;
+	fill_flight(t, qp, flight);
+	flight->qp = qp_index(t, qp);
+
+	/* Whoever adopts drops a linked flight that was not counted as taken yet. */
+	if (qp->last_flight)
+		flight_at(t, qp->last_flight)->next = index;
+	else
+		qp->first_flight = index;
+	qp->last_flight = index;
+	qp->next_psn = psn_add(qp->next_psn, flight->packets);
+	qp->flights++;
+	__atomic_store_n(&qp->send.taken, qp->send.taken + 1, __ATOMIC_RELEASE);
+	return WORK_TAKEN;
+}
+
+/* Only the oldest is ever freed. */
+void flight_free(struct transport *t, struct qp *qp, uint32_t index)
+{
+	struct flight *flight = flight_at(t, index);
+
+	if (qp->cursor == index) {
+		qp->cursor = flight->next;
+		qp->cursor_packet = 0;
+	}
+	qp->first_flight = flight->next;
+	if (qp->first_flight == 0)
+		qp->last_flight = 0;
+	qp->flights--;
+	flight->qp = 0;
+	flight->next = t->free_flight;
+	t->free_flight = index;
+	if (unlikely(t->starved_first))
+		starved_wake(t);
+}
+
+/* --- receive queue -------------------------------------------------------------------- */
+
+/* The entry stays where it is until its message is complete: receive_commit() takes it. */
+enum work_result work_peek_receive(struct transport *t, struct qp *qp, struct receive_work *work)
+{
+	const uint8_t *slot;
+	struct shm_rqe rqe;
+
+	if (work_posted(t, qp, &qp->receive, &qp_local(t, qp)->memory->receive) == 0)
+		return WORK_NONE;
+	slot = queue_slot(t, qp, &qp->receive);
+	memcpy(&rqe, slot, sizeof(rqe));
+	COPIED();
+	work->request_context = rqe.request_context;
+	work->capacity = 0;
+	work->nsge = 0;
+	if (rqe.nsge > qp->receive.max_sge)
+		return WORK_MALFORMED;
+	memcpy(work->sge, slot + sizeof(rqe), rqe.nsge * sizeof(struct shm_sge));
+	COPIED();
+	work->nsge = rqe.nsge;
+	for (uint32_t i = 0; i < work->nsge; i++)
+		work->capacity += work->sge[i].length;
+	return WORK_TAKEN;
+}
+
+/* --- bytes to and from SGEs ------------------------------------------------------------- */
+
+/*
+ * Walks `length` bytes at `offset` of a list of SGEs. Each piece is checked against its token
+ * now, and its poison flag is looked at behind the copy.
+ */
+enum access_reason scatter(struct transport *t, const struct qp *qp, const struct shm_sge *sge,
+			   uint32_t nsge, uint64_t offset, const uint8_t *data, uint32_t length)
+{
+	const struct accessor who = qp_accessor(qp);
+
+	for (uint32_t i = 0; i < nsge && length; i++) {
+		struct access access;
+		enum access_reason reason;
+		uint32_t piece;
+
+		if (offset >= sge[i].length) {
+			offset -= sge[i].length;
+			continue;
+		}
+		piece = sge[i].length - (uint32_t)offset;
+		if (piece > length)
+			piece = length;
+		reason = memory_access(t->shared->memory, &who, sge[i].token,
+				       sge[i].address + offset, piece, RIGHT_LOCAL_WRITE, &access);
+		if (reason != ACCESS_OK)
+			return reason;
+		memcpy(access.pointer, data, piece);
+		if (access_poisoned(&access))
+			return ACCESS_POISONED;
+		data += piece;
+		length -= piece;
+		offset = 0;
+	}
+	return ACCESS_OK;
+}
+
+enum access_reason gather(struct transport *t, const struct qp *qp, const struct flight *flight,
+			  uint64_t offset, struct frame *frame, uint32_t length)
+{
+	const struct accessor who = qp_accessor(qp);
+
+	if (flight->flags & SHM_FLAG_INLINE) {
+		frame_payload(frame, flight->data + offset, length);
+		return ACCESS_OK;
+	}
+	for (uint32_t i = 0; i < flight->nsge && length; i++) {
+		const struct shm_sge *sge = &flight->sge[i];
+		struct access access;
+		enum access_reason reason;
+		uint32_t piece;
+
+		if (offset >= sge->length) {
+			offset -= sge->length;
+			continue;
+		}
+		piece = sge->length - (uint32_t)offset;
+		if (piece > length)
+			piece = length;
+		reason = memory_access(t->shared->memory, &who, sge->token, sge->address + offset,
+				       piece, RIGHT_LOCAL_READ, &access);
+		if (reason != ACCESS_OK)
+			return reason;
+		frame_payload(frame, access.pointer, piece);
+		if (access_poisoned(&access))
+			return ACCESS_POISONED;
+		length -= piece;
+		offset = 0;
+	}
+	return ACCESS_OK;
+}

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One worker: its poll, its lists, and the commands that attach, connect, flush and detach. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/private.h"
+
+/* --- creation ------------------------------------------------------------------------ */
+
+/* Flights that belong to nobody, of this worker's share of the table. */
+static void collect_flights(struct transport *t)
+{
+	const uint32_t total = t->shared->sizes.flights;
+	const uint32_t workers = t->shared->sizes.workers;
+	const uint32_t first = (uint32_t)((uint64_t)total * t->worker / workers);
+	const uint32_t end = (uint32_t)((uint64_t)total * (t->worker + 1) / workers);
+
+	for (uint32_t i = end; i-- > (first ? first : 1);) {
+		struct flight *flight = flight_at(t, i);
+
+		if (flight->qp)
+			continue;
+		flight->next = t->free_flight;
+		t->free_flight = i;
+	}
+}
+
+static bool allocate_lists(struct transport *t)
+{
+	const struct transport_sizes *sizes = &t->shared->sizes;
+
+	t->dirty_cq = calloc(sizes->cqs, sizeof(*t->dirty_cq));
+	t->cq_news = calloc(sizes->cqs, sizeof(*t->cq_news));
+	t->notify = calloc(sizes->sessions, sizeof(*t->notify));
+	t->sessions = calloc(sizes->sessions, sizeof(*t->sessions));
+	t->parked = calloc(PARKED_PER_WORKER, sizeof(*t->parked));
+	return t->dirty_cq && t->cq_news && t->notify && t->sessions && t->parked;
+}
+
+int transport_create(struct transport **transport, struct transport_shared *shared,
+		     unsigned int worker, const struct transport_io *io)
+{
+	struct transport *t;
+
+	if (worker >= shared->sizes.workers)
+		return -EINVAL;
+	t = aligned_alloc(SHM_CACHE_LINE, (sizeof(*t) + 63) & ~(size_t)63);
+	if (t == NULL)
+		return -ENOMEM;
+	memset(t, 0, sizeof(*t));
+	t->shared = shared;
+	t->worker = worker;
+	t->io = *io;
+	t->state = arena_record(shared->arena, ARENA_WORKERS, worker + 1);
+	if (!allocate_lists(t)) {
+		transport_destroy(t);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 1; i < PARKED_PER_WORKER; i++) {
+		t->parked[i].next = t->free_parked;
+		t->free_parked = i;
+	}
+	timers_create(&t->timers, 0);
+	transport_recover(t);
+	collect_flights(t);
+	*transport = t;
+	return 0;
+}
+
+void transport_destroy(struct transport *transport)
+{
+	free(transport->dirty_cq);
+	free(transport->cq_news);
+	free(transport->notify);
+	free(transport->sessions);
+	free(transport->parked);
+	free(transport);
+}
+
+struct transport_stats *transport_get_stats(struct transport *transport)
+{
+	return &transport->stats;
+}
+
+/* --- lists ------------------------------------------------------------------------------ */
+
+void ready_add(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+	uint32_t index = qp_index(t, qp);
+
+	if (local->ready || !local->attached)
+		return;
+	local->ready = true;
+	local->ready_next = 0;
+	if (t->ready_last)
+		t->shared->qp_local[t->ready_last].ready_next = index;
+	else
+		t->ready_first = index;
+	t->ready_last = index;
+	t->ready++;
+}
+
+static struct qp *ready_take(struct transport *t)
+{
+	uint32_t index = t->ready_first;
+	struct qp_local *local = &t->shared->qp_local[index];
+
+	t->ready_first = local->ready_next;
+	if (t->ready_first == 0)
+		t->ready_last = 0;
+	t->ready--;
+	local->ready = false;
+	return &t->shared->qps[index];
+}
+
+static void ready_remove(struct transport *t, uint32_t index)
+{
+	for (uint32_t left = t->ready; left; left--) {
+		struct qp *qp = ready_take(t);
+
+		if (qp_index(t, qp) != index)
+			ready_add(t, qp);
+	}
+}
+
+void starved_add(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+
+	if (local->starved)
+		return;
+	local->starved = true;
+	local->starved_next = t->starved_first;
+	t->starved_first = qp_index(t, qp);
+}
+
+/* A flight is free again: everybody may try. */
+void starved_wake(struct transport *t)
+{
+	while (t->starved_first) {
+		uint32_t index = t->starved_first;
+		struct qp_local *local = &t->shared->qp_local[index];
+
+		t->starved_first = local->starved_next;
+		local->starved = false;
+		ready_add(t, &t->shared->qps[index]);
+	}
+}
+
+void grace_add(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+
+	if (local->grace_listed)
+		return;
+	local->grace_listed = true;
+	local->grace_next = t->grace_first;
+	t->grace_first = qp_index(t, qp);
+}
+
+/* Asks for every queue pair on the list; those that still wait go back onto it. */
+static unsigned int graces_run(struct transport *t)
+{
+	uint32_t index = t->grace_first;
+	unsigned int done = 0;
+
+	t->grace_first = 0;
+	while (index) {
+		struct qp *qp = &t->shared->qps[index];
+		struct qp_local *local = &t->shared->qp_local[index];
+		uint32_t next = local->grace_next;
+
+		local->grace_listed = false;
+		if (local->grace && memory_grace_done(t->shared->memory, local->grace)) {
+			local->grace = 0;
+			responder_invalidated(t, qp);
+			done++;
+		}
+		if (local->local_grace &&
+		    memory_grace_done(t->shared->memory, local->local_grace)) {
+			local->local_grace = 0;
+			local_invalidated(t, qp);
+			done++;
+		}
+		if (local->grace || local->local_grace)
+			grace_add(t, qp);
+		index = next;
+	}
+	return done;
+}
+
+/* --- input and output -------------------------------------------------------------------- */
+
+struct pktbuf *frame_get(struct transport *t)
+{
+	struct pktbuf *packet = t->blocked ? NULL : t->io.get(t->io.context);
+
+	if (packet == NULL && !t->blocked) {
+		t->blocked = true;
+		t->stats.no_buffer++;
+	}
+	return packet;
+}
+
+void frame_send(struct transport *t, struct pktbuf *packet)
+{
+	t->stats.tx_packets++;
+	t->stats.tx_bytes += packet->length;
+	t->io.put(t->io.context, packet, PKTBUF_SEND);
+}
+
+void event_send(struct transport *t, enum transport_event_type type, uint32_t object,
+		uint32_t value, uint32_t async)
+{
+	const struct transport_event event = {
+		.type = type, .object = object, .value = value, .async = async
+	};
+
+	t->io.event(t->io.context, &event);
+}
+
+void session_broken(struct transport *t, uint32_t session, uint32_t verdict)
+{
+	count_verdict(t, verdict);
+	event_send(t, TRANSPORT_SESSION_BROKEN, session, verdict, 0);
+}
+
+/* --- queue pairs ---------------------------------------------------------------------------- */
+
+static void enter_error(struct transport *t, struct qp *qp)
+{
+	__atomic_store_n(&qp->state, QP_ERROR, __ATOMIC_RELAXED);
+	timer_cancel(t, qp);
+	qp->flags &= ~(QP_RNR_WAIT | QP_GAP_HANDLED);
+	qp->answer.kind = ANSWER_NONE;
+	qp->answered = responder_resources(qp->responder);
+	qp->cursor = 0;
+	park_drop(t, qp);
+	ready_add(t, qp);
+}
+
+void qp_fail(struct transport *t, struct qp *qp, uint32_t verdict, uint32_t async)
+{
+	if (qp->state == QP_ERROR)
+		return;
+	enter_error(t, qp);
+	event_send(t, TRANSPORT_QP_ERROR, qp_index(t, qp), verdict, async);
+}
+
+/* Forgets records that were half linked or half freed when a process died. */
+static void trim_flights(struct transport *t, struct qp *qp)
+{
+	uint32_t index = qp->first_flight, last = 0;
+
+	qp->flights = 0;
+	qp->reads_out = 0;
+	qp->read_psns = 0;
+	qp->send.taken = requester_done(qp->requester);
+	qp->next_psn = requester_una(qp->requester);
+	while (index) {
+		struct flight *flight = flight_at(t, index);
+		uint32_t next = flight->next;
+
+		if (flight->sequence != qp->send.taken) {
+			bool old = (int32_t)(flight->sequence - qp->send.taken) < 0;
+
+			flight->qp = 0;
+			flight->next = t->free_flight;
+			t->free_flight = index;
+			if (last)
+				flight_at(t, last)->next = next;
+			else
+				qp->first_flight = next;
+			index = old ? next : 0;
+			continue;
+		}
+		qp->send.taken++;
+		qp->flights++;
+		if (flight->packets)
+			qp->next_psn = psn_add(flight->psn, flight->packets);
+		last = index;
+		index = next;
+	}
+	if (last)
+		flight_at(t, last)->next = 0;
+	else
+		qp->first_flight = 0;
+	qp->last_flight = last;
+}
+
+/*
+ * A new queue pair has nothing to rebuild. An adopted one sends again from the oldest
+ * unacknowledged PSN, and answers what its peer asks for again.
+ */
+void transport_attach(struct transport *transport, uint32_t qp_number, uint64_t now)
+{
+	struct qp *qp = &transport->shared->qps[qp_number];
+	struct qp_local *local = &transport->shared->qp_local[qp_number];
+
+	transport->now = now;
+	local->attached = true;
+	qp->answered = responder_resources(qp->responder);
+	qp->answer.kind = ANSWER_NONE;
+	if (qp->first_flight)
+		trim_flights(transport, qp);
+	if (qp->state == QP_RTS) {
+		qp_build_template(qp, &local->frame);
+		requester_go_back(transport, qp);
+	}
+	ready_add(transport, qp);
+}
+
+static bool connection_possible(const struct transport *t, const struct qp_connection *c)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	bool local4 = memcmp(c->path.local_gid, mapped, 12) == 0;
+	bool remote4 = memcmp(c->path.remote_gid, mapped, 12) == 0;
+
+	return c->path_mtu >= 256 && c->path_mtu <= 4096 && !(c->path_mtu & (c->path_mtu - 1)) &&
+	       local4 == remote4 && c->timeout < 32 && c->retry_count < 8 && c->rnr_retry < 8 &&
+	       c->min_rnr_timer < 32 &&
+	       c->max_reads_in <= transport_max_reads_in(&t->shared->sizes);
+}
+
+int transport_connect(struct transport *transport, uint32_t qp_number,
+		      const struct qp_connection *connection, uint64_t now)
+{
+	struct qp *qp = &transport->shared->qps[qp_number];
+
+	transport->now = now;
+	if (!connection_possible(transport, connection))
+		return -EINVAL;
+	if (qp->state != QP_RESET)
+		return -EISCONN;
+	qp->path = connection->path;
+	memcpy(qp->local_gid, connection->path.local_gid, 16);
+	memcpy(qp->remote_gid, connection->path.remote_gid, 16);
+	qp->remote_qpn = connection->remote_qpn & PSN_MASK;
+	qp->qkey = connection->qkey;
+	qp->timeout = connection->timeout;
+	qp->retry_count = qp->retry_left = connection->retry_count;
+	qp->rnr_retry = qp->rnr_left = connection->rnr_retry;
+	qp->min_rnr_timer = connection->min_rnr_timer;
+	qp->max_reads_out = connection->max_reads_out;
+	qp->max_reads_in = connection->max_reads_in;
+	qp->rights = connection->remote_rights;
+	qp->mtu_shift = (uint8_t)__builtin_ctz(connection->path_mtu);
+	qp->next_psn = qp->sent_psn = connection->send_psn & PSN_MASK;
+	qp->answered = 0;
+	for (uint32_t i = 0; i <= transport->shared->resource_mask; i++)
+		resource_at(transport, qp, (uint8_t)i)->kind = RESOURCE_NONE;
+	word_commit(&qp->requester, requester_word(connection->send_psn, 0));
+	word_commit(&qp->responder, responder_word(connection->receive_psn, 0, 0, MESSAGE_NONE));
+	qp_build_template(qp, &qp_local(transport, qp)->frame);
+	__atomic_store_n(&qp->state, QP_RTS, __ATOMIC_RELEASE);
+	ready_add(transport, qp);
+	return 0;
+}
+
+void transport_flush(struct transport *transport, uint32_t qp_number, uint64_t now)
+{
+	struct qp *qp = &transport->shared->qps[qp_number];
+
+	transport->now = now;
+	qp->flags |= QP_FLUSH_WANTED;
+	if (qp->state != QP_ERROR)
+		enter_error(transport, qp);
+	ready_add(transport, qp);
+}
+
+bool transport_may_detach(struct transport *transport, uint32_t qp_number)
+{
+	const struct qp_local *local = &transport->shared->qp_local[qp_number];
+
+	return local->grace == 0 && local->local_grace == 0;
+}
+
+static void list_remove(struct transport *t, uint32_t *first, uint32_t index, bool starved)
+{
+	while (*first && *first != index) {
+		struct qp_local *local = &t->shared->qp_local[*first];
+
+		first = starved ? &local->starved_next : &local->grace_next;
+	}
+	if (*first) {
+		struct qp_local *local = &t->shared->qp_local[index];
+
+		*first = starved ? local->starved_next : local->grace_next;
+	}
+}
+
+void transport_detach(struct transport *transport, uint32_t qp_number)
+{
+	struct qp *qp = &transport->shared->qps[qp_number];
+	struct qp_local *local = &transport->shared->qp_local[qp_number];
+
+	timer_cancel(transport, qp);
+	park_drop(transport, qp);
+	while (qp->first_flight)
+		flight_free(transport, qp, qp->first_flight);
+	if (local->ready)
+		ready_remove(transport, qp_number);
+	list_remove(transport, &transport->starved_first, qp_number, true);
+	list_remove(transport, &transport->grace_first, qp_number, false);
+	local->starved = local->grace_listed = local->attached = false;
+	/* The CQ may be destroyed next. */
+	completion_publish(transport);
+}
+
+/* --- sessions ----------------------------------------------------------------------------------
+ */
+
+void transport_add_session(struct transport *transport, uint32_t session)
+{
+	struct session_local *local = transport->shared->sessions[session];
+	struct session_place *place;
+
+	if (local == NULL || local->memory == NULL)
+		return;
+	transport_remove_session(transport, session);
+	place = &transport->sessions[transport->session_count++];
+	place->session = session;
+	place->area = &local->memory->worker[transport->worker];
+	transport->state->stock_tail[session] = place->area->stock_cursor.tail;
+}
+
+void transport_remove_session(struct transport *transport, uint32_t session)
+{
+	for (uint32_t i = 0; i < transport->session_count; i++) {
+		if (transport->sessions[i].session != session)
+			continue;
+		transport->sessions[i] = transport->sessions[--transport->session_count];
+		return;
+	}
+}
+
+static unsigned int ring_queue_pairs(struct transport *t, const struct session_local *local,
+				     uint32_t base, uint64_t bits)
+{
+	unsigned int done = 0;
+
+	for (; bits; bits &= bits - 1) {
+		uint32_t number = base + (uint32_t)__builtin_ctzll(bits);
+		uint32_t index = __atomic_load_n(&local->doorbell[number], __ATOMIC_ACQUIRE);
+
+		if (index == 0 || t->shared->qps[index].home != t->worker)
+			continue;
+		ready_add(t, &t->shared->qps[index]);
+		done++;
+	}
+	return done;
+}
+
+/* See struct shm_worker_area: summary first, then the bits, each by an exchange. */
+static unsigned int read_doorbells(struct transport *t, const struct session_place *place)
+{
+	const struct session_local *local = t->shared->sessions[place->session];
+	struct shm_worker_area *area = place->area;
+	unsigned int done = 0;
+
+	for (uint32_t i = 0; i < 4; i++) {
+		uint64_t summary = __atomic_load_n(&area->summary[i], __ATOMIC_RELAXED);
+
+		if (likely(summary == 0))
+			continue;
+		summary = __atomic_exchange_n(&area->summary[i], 0, __ATOMIC_ACQUIRE);
+		for (; summary; summary &= summary - 1) {
+			uint32_t word = i * 64 + (uint32_t)__builtin_ctzll(summary);
+
+			done += ring_queue_pairs(
+				t, local, word * 64,
+				__atomic_exchange_n(&area->bits[word], 0, __ATOMIC_ACQUIRE));
+		}
+	}
+	return done;
+}
+
+static unsigned int read_all_doorbells(struct transport *t)
+{
+	uint32_t count = t->session_count < POLL_SESSIONS ? t->session_count : POLL_SESSIONS;
+	unsigned int done = 0;
+
+	while (count--) {
+		if (t->session_next >= t->session_count)
+			t->session_next = 0;
+		done += read_doorbells(t, &t->sessions[t->session_next++]);
+	}
+	return done;
+}
+
+/* --- poll ------------------------------------------------------------------------------------- */
+
+/* Answers first: a peer waits for them, and they are what makes it send on. */
+static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
+{
+	unsigned int done = 0, sent;
+
+	if (qp->state == QP_ERROR) {
+		done = flush_run(t, qp);
+		if (flush_pending(t, qp))
+			ready_add(t, qp);
+		return done;
+	}
+	if (qp->state != QP_RTS)
+		return 0;
+	sent = responder_send(t, qp);
+	done += sent + park_run(t, qp);
+	if (responder_pending(t, qp))
+		ready_add(t, qp);
+	if (qp->state != QP_RTS)
+		return done;
+	sent = requester_send(t, qp);
+	if (sent >= POLL_FRAMES || t->blocked)
+		ready_add(t, qp);
+	return done + sent;
+}
+
+unsigned int transport_poll(struct transport *transport, uint64_t now)
+{
+	unsigned int done;
+
+	transport->now = now;
+	transport->blocked = false;
+	done = read_all_doorbells(transport);
+	done += timers_run(transport);
+	if (transport->grace_first)
+		done += graces_run(transport);
+	for (uint32_t left = transport->ready < POLL_QPS ? transport->ready : POLL_QPS; left;
+	     left--)
+		done += run_queue_pair(transport, ready_take(transport));
+	done += transport->dirty_cqs;
+	completion_publish(transport);
+	return done;
+}
+
+uint64_t transport_next_deadline(const struct transport *transport, uint64_t now)
+{
+	if (transport->ready || transport->grace_first || transport->dirty_cqs)
+		return now;
+	return timers_next(&transport->timers);
+}
