@@ -154,14 +154,15 @@ static int build_state(struct daemon *daemon)
 					 .flights = 65536,
 					 .workers = config->net.workers,
 					 .sessions = CONTROL_MAX_SESSIONS };
+	struct memory_sizes memory = { .tokens = config->max_windows,
+				       .segments = 4096,
+				       .regions = 65536,
+				       .windows = config->max_windows,
+				       .pds = 16384 };
 	struct arena_spec spec[ARENA_TABLES] = { 0 };
 	int error;
 
-	spec[ARENA_TOKENS] = (struct arena_spec){ sizeof(struct token_slot), config->max_windows };
-	spec[ARENA_SEGMENTS] = (struct arena_spec){ sizeof(struct segment), 4096 };
-	spec[ARENA_REGIONS] = (struct arena_spec){ sizeof(struct region), 65536 };
-	spec[ARENA_WINDOWS] = (struct arena_spec){ sizeof(struct window), config->max_windows };
-	spec[ARENA_PDS] = (struct arena_spec){ sizeof(struct pd), 16384 };
+	memory_arena_spec(&memory, spec);
 	transport_arena_spec(&sizes, spec);
 	control_arena_spec(&config->control, spec);
 	error = arena_create(&daemon->arena, spec);

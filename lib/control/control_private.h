@@ -74,6 +74,7 @@ struct control {
 	struct object_local *object_local; /* by object index */
 	uint32_t *qp_object;               /* by transport QP index */
 	uint32_t *cq_object;               /* by transport CQ index */
+	uint32_t *connection_object;       /* by the CM's connection index */
 	struct greeter greeter[MAX_GREETERS];
 	struct pending_command *command_first[NET_MAX_WORKERS];
 	struct pending_command **command_last[NET_MAX_WORKERS];

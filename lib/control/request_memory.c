@@ -178,9 +178,7 @@ int32_t request_segment_drop(struct control *control, uint32_t session,
 	segment = segment_find(control->memory, session, request->segment_drop.cookie);
 	if (!segment)
 		return NT_INVALID_PARAMETER;
-	/* Its regions are deregistered, grace and all, so nobody can be in it any more. */
-	if (segment_regions(control->memory, segment))
-		return NT_DEVICE_BUSY;
-	segment_detach(control->memory, segment);
-	return NT_SUCCESS_STATUS;
+	/* Without regions, all of whose deregistrations had their grace, nobody is in it any more.
+	 */
+	return status_of(segment_detach(control->memory, segment));
 }

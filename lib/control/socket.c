@@ -2,6 +2,7 @@
 /* The UNIX socket: who may come in, the hello, segments of memory, and the death of a client. */
 #include <errno.h>
 #include <grp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
