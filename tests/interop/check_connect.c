@@ -106,6 +106,24 @@ void check_reject(const char *argument)
 		report_ok("reject then connect");
 }
 
+void check_hold(const char *seconds)
+{
+	struct peer peer;
+	int error;
+
+	if (!must_connect(&peer, "hold", &ASK()) ||
+	    !must_write_and_read(&peer, "hold", &peer.window))
+		return;
+	printf("# holding\n");
+	error = peer_await_disconnect(&peer, seconds ? (unsigned int)atoi(seconds) : 30);
+	if (error)
+		report_failure("hold: expected a disconnect by the target, got %s",
+			       status_text(&peer, error));
+	else
+		report_ok("hold");
+	peer_close(&peer);
+}
+
 void check_wait(const char *seconds)
 {
 	time_t deadline = time(NULL) + (seconds ? atoi(seconds) : 30);

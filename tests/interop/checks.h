@@ -54,6 +54,7 @@ void check_sendinv(const char *argument);
 void check_cycles(const char *count);
 void check_die(const char *argument);
 void check_reject(const char *argument);
+void check_hold(const char *seconds);
 void check_wait(const char *seconds);
 
 #endif

@@ -31,6 +31,7 @@ static const char usage[] =
 	"  reject          connections that must be rejected\n"
 	"  cycles N        connect, write, read, disconnect\n"
 	"  die             exit in the middle of a READ\n"
+	"  hold SECONDS    stay connected; the target must disconnect within that time\n"
 	"  wait SECONDS    until a connection works\n";
 
 static const struct command {
@@ -41,6 +42,7 @@ static const struct command {
 	{ "fill", check_fill },     { "verify", check_verify },   { "refuse", check_refuse },
 	{ "rebind", check_rebind }, { "sendinv", check_sendinv }, { "reject", check_reject },
 	{ "cycles", check_cycles }, { "die", check_die },         { "wait", check_wait },
+	{ "hold", check_hold },
 };
 
 struct options options = { .port = 7471, .export = "" };

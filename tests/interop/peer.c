@@ -244,6 +244,15 @@ static int parse_answer(struct peer *peer, const void *bytes, size_t length, str
 	return 0;
 }
 
+int peer_await_disconnect(struct peer *peer, unsigned int seconds)
+{
+	int error = next_event(peer, RDMA_CM_EVENT_DISCONNECTED, (int)seconds * 1000);
+
+	if (!error)
+		peer->established = false;
+	return error;
+}
+
 int peer_close(struct peer *peer)
 {
 	int error = 0;

@@ -85,6 +85,9 @@ int peer_connect(struct peer *peer, const struct sockaddr *to, const struct ask 
 /* Disconnects and frees. Returns 0, or a negative errno when the target did not confirm. */
 int peer_close(struct peer *peer);
 
+/* Waits for the target to disconnect. */
+int peer_await_disconnect(struct peer *peer, unsigned int seconds);
+
 /* Operations wait for their completion and return its enum ibv_wc_status, or a negative errno
  * when none came. `local` is an offset into peer->buffer. */
 int peer_write(struct peer *peer, uint64_t addr, uint32_t token, uint32_t local, uint32_t length);
