@@ -62,6 +62,8 @@ int net_create(struct net **net, const struct net_config *config, struct transpo
 int net_start_workers(struct net *net);
 void net_stop_workers(struct net *net); /* returns when all have left their loops */
 void net_destroy(struct net *net);
+/* After net_destroy(), last of all: gives back what EAL holds. */
+void net_end_eal(void);
 
 /* NUMA node of the first port, or -1. */
 int net_numa_node(const struct net *net);
@@ -84,6 +86,8 @@ struct worker_command {
 	uint32_t type;
 	uint32_t object; /* QP or session index */
 	uint64_t cookie; /* comes back in the answer */
+	struct shm_session
+		*session; /* ADD_SESSION: where it lies; valid until REMOVE is answered */
 	struct qp_connection connection;
 };
 
@@ -154,7 +158,8 @@ struct net_port_status {
 	uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, rx_missed, rx_errors, rx_no_mbuf;
 	uint64_t handed_over; /* frames that reached another worker than their owner */
 	uint64_t arp_answered, nd_answered, icmp_answered;
-	uint64_t tx_dropped; /* a slow-path frame with no room */
+	uint64_t slow_refused; /* ARP, ND, ICMP: malformed, wrong checksum, not for us */
+	uint64_t tx_dropped;   /* no room for a slow-path frame, or the device takes nothing */
 };
 bool net_port_status(const struct net *net, unsigned int port, struct net_port_status *status);
 

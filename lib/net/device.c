@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reads device strings and completes them with what the number of workers and the MTU need. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/device.h"
+#include "net/link.h"
+#include "net/message.h"
+
+/* "3b:00.0" or "0000:3b:00.0", up to the first comma. */
+static bool is_pci(const char *device)
+{
+	unsigned int domain, bus, slot, function;
+	int end = 0;
+
+	if (sscanf(device, "%4x:%2x:%2x.%1x%n", &domain, &bus, &slot, &function, &end) == 4 && end)
+		return device[end] == '\0' || device[end] == ',';
+	end = 0;
+	if (sscanf(device, "%2x:%2x.%1x%n", &bus, &slot, &function, &end) == 3 && end)
+		return device[end] == '\0' || device[end] == ',';
+	return false;
+}
+
+bool device_argument(const char *device, const char *key, char *value, size_t size)
+{
+	size_t length = strlen(key);
+
+	while ((device = strchr(device, ',')) != NULL) {
+		device++;
+		if (strncmp(device, key, length) == 0 && device[length] == '=') {
+			device += length + 1;
+			snprintf(value, size, "%.*s", (int)strcspn(device, ","), device);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void append(struct device *device, const char *key, uint32_t value)
+{
+	size_t used = strlen(device->text);
+
+	snprintf(device->text + used, sizeof(device->text) - used, ",%s=%u", key, value);
+}
+
+/*
+ * The number that the administrator gave for `key`; without one, `wanted` is added to the
+ * arguments (left out when it is the driver's own, `standard`). False: not a number.
+ */
+static bool complete(struct device *device, const char *key, uint32_t wanted, uint32_t standard,
+		     uint32_t *value)
+{
+	char text[24], *end;
+	unsigned long number;
+
+	*value = wanted;
+	if (!device_argument(device->text, key, text, sizeof(text))) {
+		if (wanted != standard)
+			append(device, key, wanted);
+		return true;
+	}
+	errno = 0;
+	number = strtoul(text, &end, 10);
+	if (errno || !isdigit((unsigned char)text[0]) || *end || number > UINT32_MAX)
+		return false;
+	*value = (uint32_t)number;
+	return true;
+}
+
+static uint32_t power_of_two_from(uint32_t from, uint32_t needed)
+{
+	while (from < needed)
+		from *= 2;
+	return from;
+}
+
+/*
+ * af_packet keeps frames in a ring that it shares with the kernel. The kernel puts up to
+ * 66 bytes before a received frame; the driver wants a frame size that divides the
+ * block size, and buffers for all of it but the 32 bytes before a sent frame.
+ */
+#define AF_PACKET_BEFORE_RX 66u
+#define AF_PACKET_BEFORE_TX 32u
+
+static const char *complete_af_packet(struct device *device, uint32_t frame, uint32_t workers)
+{
+	uint32_t framesz, blocksz, framecnt, queues;
+	uint32_t wanted = power_of_two_from(2048, frame + AF_PACKET_BEFORE_RX);
+
+	if (!complete(device, "qpairs", workers, 1, &queues) || queues != workers)
+		return "qpairs must be the number of workers (leave it out)";
+	if (!complete(device, "framesz", wanted, 2048, &framesz) ||
+	    framesz < frame + AF_PACKET_BEFORE_RX)
+		return "framesz is too small for the port's mtu (leave it out)";
+	if (!complete(device, "blocksz", power_of_two_from(65536, framesz), 4096, &blocksz) ||
+	    blocksz % framesz)
+		return "blocksz must be a multiple of framesz (leave it out)";
+	if (!complete(device, "framecnt", framesz > 4096 ? 512 : 1024, 512, &framecnt) ||
+	    framecnt < blocksz / framesz)
+		return "framecnt must fill a block at least (leave it out)";
+	device->room = framesz - AF_PACKET_BEFORE_TX;
+	return NULL;
+}
+
+/* A memif buffer that holds a whole frame keeps it in one piece; 2048 is the driver's own. */
+static const char *complete_memif(struct device *device, uint32_t frame)
+{
+	uint32_t bsize;
+
+	if (!complete(device, "bsize", (frame + 2047) / 2048 * 2048, 2048, &bsize) || bsize == 0 ||
+	    bsize > UINT16_MAX)
+		return "bsize must be a number from 1 to 65535 (leave it out)";
+	device->room = bsize > frame ? bsize : frame;
+	return NULL;
+}
+
+static const char *complete_queues(struct device *device, const char *key, uint32_t workers)
+{
+	uint32_t queues;
+
+	if (!complete(device, key, workers, 1, &queues) || queues < workers)
+		return "fewer queues than workers (leave the number out)";
+	return NULL;
+}
+
+static const char *complete_arguments(struct device *device, uint32_t frame, uint32_t workers)
+{
+	const char *driver = device->driver;
+
+	device->room = frame;
+	if (!strcmp(driver, "net_af_packet"))
+		return complete_af_packet(device, frame, workers);
+	if (!strcmp(driver, "net_memif"))
+		return complete_memif(device, frame);
+	if (!strcmp(driver, "net_vhost") || !strcmp(driver, "net_virtio_user"))
+		return complete_queues(device, "queues", workers);
+	if (!strcmp(driver, "net_af_xdp"))
+		return complete_queues(device, "queue_count", workers);
+	if (!strcmp(driver, "net_tun"))
+		return "a tun device has no Ethernet header; use net_tap";
+	return NULL;
+}
+
+int device_parse(struct device *device, const struct net_port_config *config, uint32_t workers,
+		 const char **message)
+{
+	const char *problem = NULL;
+	size_t length = strcspn(config->device, ",");
+
+	memset(device, 0, sizeof(*device));
+	device->pci = is_pci(config->device);
+	if (length == 0 || length >= sizeof(device->name) || strpbrk(config->device, " \t"))
+		problem = "expected a PCI address or a virtual device "
+			  "(net_af_packet0,iface=eth1)";
+	if (!problem) {
+		memcpy(device->name, config->device, length);
+		snprintf(device->text, sizeof(device->text), "%s", config->device);
+		device->room = link_frame_size(config->mtu);
+		if (!device->pci) {
+			while (length && isdigit((unsigned char)device->name[length - 1]))
+				length--;
+			snprintf(device->driver, sizeof(device->driver), "%.*s", (int)length,
+				 device->name);
+			if (!strncmp(device->driver, "eth_", 4))
+				memcpy(device->driver, "net", 3);
+			problem = complete_arguments(device, link_frame_size(config->mtu), workers);
+		}
+	}
+	if (!problem)
+		return 0;
+	*message = net_message("port %s: device %s: %s", config->name, config->device, problem);
+	return -EINVAL;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Starts DPDK's environment: cores, memory, devices, quietly. */
+#include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+
+#include "net/eal.h"
+#include "net/message.h"
+
+/* --- the vector -------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static int add(struct eal_arguments *arguments,
+						     const char *format, ...)
+{
+	char *text = arguments->text + arguments->used;
+	size_t room = sizeof(arguments->text) - arguments->used;
+	va_list list;
+	int length;
+
+	va_start(list, format);
+	length = vsnprintf(text, room, format, list);
+	va_end(list);
+	if (length < 0 || (size_t)length >= room || arguments->count == EAL_MAX_ARGUMENTS)
+		return -E2BIG;
+	arguments->argument[arguments->count++] = text;
+	arguments->used += (size_t)length + 1;
+	return 0;
+}
+
+/* Whether `extra` holds an option, as "--name", "--name=value" or "-nvalue". */
+static bool given(char *const extra[], const char *option)
+{
+	size_t length = strlen(option);
+	bool is_short = option[1] != '-';
+
+	for (; extra && *extra; extra++) {
+		if (strncmp(*extra, option, length))
+			continue;
+		if (is_short || (*extra)[length] == '\0' || (*extra)[length] == '=')
+			return true;
+	}
+	return false;
+}
+
+/* FNV-1a: the same daemon finds its own left-overs again, another has another prefix. */
+static uint64_t instance_hash(const char *instance)
+{
+	uint64_t hash = 14695981039346656037ull;
+
+	for (; *instance; instance++)
+		hash = (hash ^ (uint8_t)*instance) * 1099511628211ull;
+	return hash;
+}
+
+/*
+ * Logical lcore 0 is control, 1 .. are the workers, wherever they run: two lcores may share
+ * a CPU, which EAL's plain core list cannot say.
+ */
+static int add_cores(struct eal_arguments *arguments, const struct net_config *config)
+{
+	char map[32 + NET_MAX_WORKERS * 16];
+	int used = snprintf(map, sizeof(map), "0@%u", config->control_cpu);
+
+	for (uint32_t w = 0; w < config->workers; w++)
+		used += snprintf(map + used, sizeof(map) - (size_t)used, ",%u@%u", w + 1,
+				 config->worker_cpu[w]);
+	return add(arguments, "--lcores=%s", map);
+}
+
+static int add_memory(struct eal_arguments *arguments, const struct net_config *config,
+		      char *const extra[])
+{
+	int error;
+
+	if (config->hugepages) {
+		/* Nothing stays in hugetlbfs, however the process ends. */
+		return given(extra, "--huge-unlink") || given(extra, "--in-memory")
+			       ? 0
+			       : add(arguments, "--huge-unlink");
+	}
+	error = add(arguments, "--no-huge");
+	if (!error && !given(extra, "-m") && !given(extra, "--socket-mem"))
+		error = add(arguments, "-m%u", eal_memory_mib(config));
+	return error;
+}
+
+static int add_devices(struct eal_arguments *arguments, const struct net_config *config,
+		       char *const extra[], const char **message)
+{
+	bool pci = given(extra, "-a") || given(extra, "--allow");
+	int error = 0;
+
+	for (uint32_t p = 0; !error && p < config->ports; p++) {
+		struct device device;
+
+		error = device_parse(&device, &config->port[p], config->workers, message);
+		if (error)
+			return error;
+		if (device.pci)
+			error = add(arguments, "-a%s", device.text);
+		else
+			error = add(arguments, "--vdev=%s", device.text);
+		pci |= device.pci;
+	}
+	if (!error && !pci && !given(extra, "--no-pci"))
+		error = add(arguments, "--no-pci");
+	return error;
+}
+
+uint32_t eal_memory_mib(const struct net_config *config)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t p = 0; p < config->ports; p++) {
+		struct device device;
+		const char *message;
+
+		if (device_parse(&device, &config->port[p], config->workers, &message) == 0)
+			bytes += pool_bytes_per_worker(device.room) * config->workers;
+	}
+	/* Rings, queues, drivers; and the gaps of EAL's allocator. */
+	return (uint32_t)((bytes + bytes / 4) >> 20) + 64 + 8 * config->workers;
+}
+
+int eal_arguments_build(struct eal_arguments *arguments, const struct net_config *config,
+			const char *instance, char *const extra[], const char **message)
+{
+	static const char *const ours[] = { "-l", "-c", "--lcores", "--main-lcore", "--no-huge" };
+	int error;
+
+	memset(arguments, 0, sizeof(*arguments));
+	arguments->verbose = given(extra, "--log-level");
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+		if (given(extra, ours[i])) {
+			*message = net_message("EAL argument %s: set workers, control-core and "
+					       "hugepages in the configuration instead",
+					       ours[i]);
+			return -EINVAL;
+		}
+	}
+	error = add(arguments, "oriel");
+	if (!error)
+		error = add_cores(arguments, config);
+	if (!error)
+		error = add_memory(arguments, config, extra);
+	if (!error && !given(extra, "--file-prefix"))
+		error = add(arguments, "--file-prefix=oriel-%016llx",
+			    (unsigned long long)instance_hash(instance));
+	if (!error && !arguments->verbose)
+		error = add(arguments, "--log-level=error");
+	if (!error)
+		error = add_devices(arguments, config, extra, message);
+	for (; !error && extra && *extra; extra++) {
+		if (arguments->count == EAL_MAX_ARGUMENTS)
+			error = -E2BIG;
+		else
+			arguments->argument[arguments->count++] = *extra;
+	}
+	if (error == -E2BIG) {
+		*message = "EAL arguments: too many or too long";
+		error = -EINVAL;
+	}
+	return error;
+}
+
+/* --- starting ---------------------------------------------------------------------- */
+
+/* EAL ends the process when it cannot pin a thread, so that is looked at before. */
+static int check_cpus(const struct net_config *config, const char **message)
+{
+	cpu_set_t allowed;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		return 0; /* more CPUs than the set has room for: EAL will see */
+	if (config->control_cpu >= CPU_SETSIZE || !CPU_ISSET(config->control_cpu, &allowed)) {
+		*message = net_message("control-core = %u: this process may not run on that CPU",
+				       config->control_cpu);
+		return -EINVAL;
+	}
+	for (uint32_t w = 0; w < config->workers; w++) {
+		uint32_t cpu = config->worker_cpu[w];
+
+		if (cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &allowed)) {
+			*message =
+				net_message("workers: CPU %u: this process may not run on it", cpu);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static void warn_of_overlap(const struct net_config *config)
+{
+	for (uint32_t w = 0; w < config->workers; w++) {
+		bool overlap = config->worker_cpu[w] == config->control_cpu;
+
+		for (uint32_t other = 0; other < w; other++)
+			overlap |= config->worker_cpu[w] == config->worker_cpu[other];
+		if (overlap) {
+			net_warn("CPU %u runs a worker and something else that polls%s",
+				 config->worker_cpu[w],
+				 config->idle == NET_IDLE_BUSY
+					 ? "; with idle = busy they take it from each other"
+					 : "");
+			return;
+		}
+	}
+}
+
+static const char *eal_failure(const struct net_config *config, const char *reason)
+{
+	const char *line = net_log_line("EAL:");
+
+	if (strstr(line ? line : "", "Invalid 'command line' arguments"))
+		return "EAL does not understand the arguments behind --; see 'dpdk-testpmd --help'";
+	if (net_log_mentions("Is another primary process running"))
+		return "another daemon runs with the same socket; stop it, or give this one "
+		       "another "
+		       "socket or EAL's --file-prefix";
+	return net_message("DPDK does not start (%s): %s%s", reason,
+			   line ? line : "no reason given",
+			   config->hugepages ? "; hugepages = no starts without hugepages" : "");
+}
+
+int net_init_eal(const struct net_config *config, const char *program, char *const eal_arguments[],
+		 const char **message)
+{
+	struct eal_arguments arguments;
+	int error;
+
+	error = check_cpus(config, message);
+	if (!error)
+		error = eal_arguments_build(&arguments, config, program, eal_arguments, message);
+	if (error)
+		return error;
+	warn_of_overlap(config);
+	net_log_capture(arguments.verbose);
+	/* EAL keeps pointers into the vector no longer than this call. */
+	if (rte_eal_init(arguments.count, arguments.argument) < 0) {
+		error = rte_errno ? -rte_errno : -EIO;
+		net_log_release();
+		*message = eal_failure(config, rte_strerror(-error));
+		return error;
+	}
+	return 0;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One-line messages, and a short memory of what DPDK logged. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_log.h>
+
+#include "net/message.h"
+
+const char *net_message(const char *format, ...)
+{
+	static char text[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return text;
+}
+
+void net_warn(const char *format, ...)
+{
+	char text[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "warning: %s\n", text);
+}
+
+/* --- DPDK's log -------------------------------------------------------------------- */
+
+#define LOG_LINES 32u
+#define LOG_WIDTH 200u
+
+static struct {
+	char line[LOG_LINES][LOG_WIDTH];
+	unsigned int lines; /* ever kept; the last LOG_LINES are here */
+	bool verbose;
+	FILE *stream;
+} kept;
+
+static void keep(const char *text, size_t length)
+{
+	char *line = kept.line[kept.lines % LOG_LINES];
+
+	if (length == 0)
+		return;
+	snprintf(line, LOG_WIDTH, "%.*s", (int)length, text);
+	kept.lines++;
+}
+
+static ssize_t log_write(void *cookie, const char *text, size_t size)
+{
+	size_t done = 0;
+
+	if (kept.verbose)
+		fwrite(text, 1, size, stderr);
+	while (done < size) {
+		const char *end = memchr(text + done, '\n', size - done);
+		size_t length = end ? (size_t)(end - text) - done : size - done;
+
+		keep(text + done, length);
+		done += length + 1;
+	}
+	return (ssize_t)size;
+}
+
+void net_log_capture(bool verbose)
+{
+	cookie_io_functions_t functions = { .write = log_write };
+
+	kept.verbose = verbose;
+	if (!kept.stream) {
+		kept.stream = fopencookie(NULL, "w", functions);
+		if (!kept.stream)
+			return;
+		setvbuf(kept.stream, NULL, _IOLBF, 0);
+	}
+	rte_openlog_stream(kept.stream);
+}
+
+void net_log_release(void)
+{
+	rte_openlog_stream(NULL);
+}
+
+static const char *find_line(const char *word)
+{
+	unsigned int oldest = kept.lines > LOG_LINES ? kept.lines - LOG_LINES : 0;
+
+	for (unsigned int i = kept.lines; i > oldest; i--)
+		if (strstr(kept.line[(i - 1) % LOG_LINES], word))
+			return kept.line[(i - 1) % LOG_LINES];
+	return NULL;
+}
+
+bool net_log_mentions(const char *word)
+{
+	return find_line(word) != NULL;
+}
+
+const char *net_log_line(const char *word)
+{
+	const char *line = find_line(word);
+
+	return line || !kept.lines ? line : kept.line[(kept.lines - 1) % LOG_LINES];
+}

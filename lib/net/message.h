@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages for the administrator, and DPDK's own words kept for them. */
+#ifndef NET_MESSAGE_H
+#define NET_MESSAGE_H
+
+#include <stdbool.h>
+
+/* Formats into the one static buffer that net's messages live in. Control thread only. */
+__attribute__((format(printf, 1, 2))) const char *net_message(const char *format, ...);
+/* One line on stderr: something that is not as it should be but works. */
+__attribute__((format(printf, 1, 2))) void net_warn(const char *format, ...);
+
+/*
+ * While on, what DPDK logs is kept instead of printed (verbose: printed too), so that a
+ * failure can be reported in one line with the driver's own reason.
+ */
+void net_log_capture(bool verbose);
+void net_log_release(void);
+/* The last line that mentions `word`, else the last one, else NULL. */
+const char *net_log_line(const char *word);
+bool net_log_mentions(const char *word);
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Puts ports and workers together, and the control core's side of them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_ring_elem.h>
+
+#include "net/message.h"
+#include "net/net_private.h"
+
+#define MESSAGES_PER_POLL 256u /* of one worker */
+#define FRAMES_PER_POLL   64u
+#define LOOK_AT_LINKS_NS  500000000ull
+
+/* --- life -------------------------------------------------------------------------- */
+
+static int create_ports(struct net *net, const char **message)
+{
+	int error = 0;
+
+	for (uint32_t p = 0; !error && p < net->config.ports; p++)
+		error = port_open(net, p, message);
+	if (!error)
+		error = pools_create(net, message);
+	for (uint32_t p = 0; !error && p < net->config.ports; p++)
+		error = port_start(net, p, message);
+	return error;
+}
+
+static int create_workers(struct net *net, const char **message)
+{
+	int error = 0;
+
+	for (uint32_t w = 0; !error && w < net->config.workers; w++)
+		error = worker_create(net, w);
+	if (error)
+		*message = net_message("worker rings: %s", strerror(-error));
+	return error;
+}
+
+static int check_config(const struct net_config *config, const char **message)
+{
+	if (config->ports == 0 || config->ports > NET_MAX_PORTS || config->workers == 0 ||
+	    config->workers > NET_MAX_WORKERS) {
+		*message = net_message("there must be 1 to %u ports and 1 to %u workers",
+				       NET_MAX_PORTS, NET_MAX_WORKERS);
+		return -EINVAL;
+	}
+	for (uint32_t w = 0; w < config->workers; w++) {
+		if (!rte_lcore_is_enabled(w + 1)) {
+			*message = "EAL was started with fewer lcores than workers";
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+int net_create(struct net **result, const struct net_config *config,
+	       struct transport_shared *shared, struct memory *memory, const struct net_io *io,
+	       const char **message)
+{
+	struct neighbour_io neighbour_io;
+	struct net *net;
+	int error;
+
+	error = check_config(config, message);
+	if (error)
+		return error;
+	net = aligned_alloc(RTE_CACHE_LINE_SIZE,
+			    RTE_ALIGN_CEIL(sizeof(*net), (size_t)RTE_CACHE_LINE_SIZE));
+	if (!net) {
+		*message = "out of memory";
+		return -ENOMEM;
+	}
+	memset(net, 0, sizeof(*net));
+	net->config = *config;
+	net->shared = shared;
+	net->memory = memory;
+	net->io = *io;
+	net->tick_scale = (uint64_t)(((unsigned __int128)1000000000 << 32) / rte_get_tsc_hz());
+	slowpath_io(net, &neighbour_io);
+	neighbour_create(&net->neighbours, &neighbour_io);
+	net->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	error = net->control_fd < 0 ? -errno : 0;
+	if (error)
+		*message = net_message("eventfd: %s", strerror(-error));
+	if (!error)
+		error = create_ports(net, message);
+	if (!error)
+		error = create_workers(net, message);
+	net_log_release();
+	if (error) {
+		net_destroy(net);
+		return error;
+	}
+	*result = net;
+	return 0;
+}
+
+int net_start_workers(struct net *net)
+{
+	__atomic_store_n(&net->stop, 0, __ATOMIC_RELAXED);
+	net->running = true;
+	for (uint32_t w = 0; w < net->config.workers; w++) {
+		int error = rte_eal_remote_launch(worker_run, &net->worker[w], w + 1);
+
+		if (error) {
+			net_stop_workers(net);
+			return error;
+		}
+	}
+	return 0;
+}
+
+void net_stop_workers(struct net *net)
+{
+	if (!net->running)
+		return;
+	__atomic_store_n(&net->stop, 1, __ATOMIC_SEQ_CST);
+	for (uint32_t w = 0; w < net->config.workers; w++)
+		worker_wake(&net->worker[w]);
+	for (uint32_t w = 0; w < net->config.workers; w++)
+		rte_eal_wait_lcore(w + 1);
+	net->running = false;
+}
+
+void net_destroy(struct net *net)
+{
+	if (!net)
+		return;
+	net_stop_workers(net);
+	for (uint32_t w = 0; w < net->config.workers; w++)
+		worker_destroy(&net->worker[w]);
+	for (uint32_t p = 0; p < net->config.ports; p++)
+		port_close(&net->port[p]);
+	pools_destroy(net);
+	if (net->control_fd >= 0)
+		close(net->control_fd);
+	free(net);
+}
+
+void net_end_eal(void)
+{
+	rte_eal_cleanup();
+}
+
+/* --- what others may ask ----------------------------------------------------------- */
+
+const struct net_config *net_get_config(const struct net *net)
+{
+	return &net->config;
+}
+
+int net_numa_node(const struct net *net)
+{
+	return net->port[0].socket;
+}
+
+int net_worker_eventfd(const struct net *net, unsigned int worker)
+{
+	return net->worker[worker].event_fd;
+}
+
+struct transport_stats *net_worker_stats(const struct net *net, unsigned int worker)
+{
+	return net->worker[worker].stats;
+}
+
+int net_control_eventfd(const struct net *net)
+{
+	return net->control_fd;
+}
+
+uint32_t *net_control_sleeping(struct net *net)
+{
+	return &net->control_sleeping;
+}
+
+uint32_t net_port_path_mtu(const struct net *net, unsigned int port)
+{
+	return link_path_mtu(net->port[port].link.mtu);
+}
+
+int net_find_address(const struct net *net, const uint8_t gid[16])
+{
+	for (uint32_t p = 0; p < net->config.ports; p++)
+		if (link_owns(&net->port[p].link, gid))
+			return (int)p;
+	return -1;
+}
+
+int net_resolve(struct net *net, const uint8_t local_gid[16], const uint8_t remote_gid[16],
+		struct qp_path *path, uint64_t now)
+{
+	int port = net_find_address(net, local_gid);
+	const struct link *link;
+	const uint8_t *hop;
+	int error;
+
+	if (port < 0)
+		return -EADDRNOTAVAIL;
+	link = &net->port[port].link;
+	hop = link_next_hop(link, remote_gid);
+	if (!hop || gid_is_v4(local_gid) != gid_is_v4(remote_gid))
+		return -ENETUNREACH;
+	error = neighbour_lookup(&net->neighbours, (uint32_t)port, hop, now, path->remote_mac);
+	if (error)
+		return error;
+	memcpy(path->local_mac, link->mac, 6);
+	memcpy(path->local_gid, local_gid, 16);
+	memcpy(path->remote_gid, remote_gid, 16);
+	path->vlan_tci = link->vlan;
+	return 0;
+}
+
+bool net_port_status(const struct net *net, unsigned int index, struct net_port_status *status)
+{
+	const struct net_port *port = &net->port[index];
+	struct rte_eth_link link;
+	struct rte_eth_stats stats;
+
+	if (index >= net->config.ports || rte_eth_stats_get(port->id, &stats) ||
+	    rte_eth_link_get_nowait(port->id, &link))
+		return false;
+	*status = (struct net_port_status){ .link_up = link.link_status == RTE_ETH_LINK_UP,
+					    .mtu = port->link.mtu,
+					    .rx_packets = stats.ipackets,
+					    .tx_packets = stats.opackets,
+					    .rx_bytes = stats.ibytes,
+					    .tx_bytes = stats.obytes,
+					    .rx_missed = stats.imissed,
+					    .rx_errors = stats.ierrors,
+					    .rx_no_mbuf = stats.rx_nombuf,
+					    .arp_answered = port->arp_answered,
+					    .nd_answered = port->nd_answered,
+					    .icmp_answered = port->icmp_answered,
+					    .slow_refused = port->slow_refused,
+					    .tx_dropped = port->tx_dropped };
+	memcpy(status->name, net->config.port[index].name, sizeof(status->name));
+	memcpy(status->driver, port->driver, sizeof(status->driver));
+	memcpy(status->mac, port->link.mac, 6);
+	for (uint32_t w = 0; w < net->config.workers; w++) {
+		status->handed_over += net->worker[w].handed_over[index];
+		status->tx_dropped += net->worker[w].tx[index].dropped;
+	}
+	return true;
+}
+
+/* --- the control core's turn ------------------------------------------------------- */
+
+int net_command(struct net *net, unsigned int worker, const struct worker_command *command)
+{
+	struct rte_ring *ring = net->worker[worker].commands;
+
+	if (rte_ring_sp_enqueue_elem(ring, (void *)(uintptr_t)command, sizeof(*command)))
+		return -EAGAIN;
+	worker_wake(&net->worker[worker]);
+	return 0;
+}
+
+static unsigned int read_messages(struct net *net, const struct worker *worker)
+{
+	const struct net_io *io = &net->io;
+	struct worker_message message;
+	unsigned int count = 0;
+
+	while (count < MESSAGES_PER_POLL &&
+	       rte_ring_sc_dequeue_elem(worker->messages, &message, sizeof(message)) == 0) {
+		count++;
+		if (message.kind == MESSAGE_EVENT)
+			io->event(io->context, worker->index, &message.event);
+		else
+			io->done(io->context, worker->index, message.cookie, message.status);
+	}
+	return count;
+}
+
+static unsigned int read_frames(struct net *net, const struct worker *worker)
+{
+	struct rte_mbuf *frame[FRAMES_PER_POLL];
+	unsigned int count =
+		rte_ring_sc_dequeue_burst(worker->slow, (void **)frame, FRAMES_PER_POLL, NULL);
+
+	for (unsigned int i = 0; i < count; i++)
+		slowpath_receive(net, frame[i]);
+	return count;
+}
+
+/* Peers hear of our addresses when a link comes up, at the start as well. */
+static void look_at_links(struct net *net)
+{
+	if (net->links_looked && net->now - net->links_looked < LOOK_AT_LINKS_NS)
+		return;
+	net->links_looked = net->now;
+	for (uint32_t p = 0; p < net->config.ports; p++) {
+		struct net_port *port = &net->port[p];
+		struct rte_eth_link link;
+		bool up;
+
+		if (rte_eth_link_get_nowait(port->id, &link))
+			continue;
+		up = link.link_status == RTE_ETH_LINK_UP;
+		if (up && !port->link_up)
+			slowpath_announce(net, p);
+		port->link_up = up;
+	}
+}
+
+unsigned int net_poll(struct net *net, uint64_t now)
+{
+	unsigned int done = 0;
+
+	net->now = now;
+	for (uint32_t w = 0; w < net->config.workers; w++) {
+		done += read_messages(net, &net->worker[w]);
+		done += read_frames(net, &net->worker[w]);
+	}
+	neighbour_poll(&net->neighbours, now);
+	look_at_links(net);
+	return done;
+}

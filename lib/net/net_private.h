@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of lib/net that know DPDK share: ports, workers, buffers. */
+#ifndef NET_NET_PRIVATE_H
+#define NET_NET_PRIVATE_H
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include "net/device.h"
+#include "net/link.h"
+#include "net/neighbour.h"
+#include "net/net.h"
+#include "net/slow.h"
+
+#define BURST           32u
+#define RX_DESCRIPTORS  1024u
+#define TX_DESCRIPTORS  512u
+#define TX_ARRAY        256u  /* frames of one worker that wait for one port */
+#define HANDOFF_RING    512u  /* frames, per pair of workers */
+#define SLOW_RING       256u  /* frames, worker to control */
+#define CONTROL_RING    512u  /* frames, control to worker 0 */
+#define COMMAND_RING    1024u /* commands, control to a worker */
+#define MESSAGE_RING    8192u /* events and answers, worker to control */
+#define DETACH_WAITING  256u  /* detaches of a worker that wait for a grace period */
+#define CONTROL_BUFFERS 1023u
+#define RX_BUFFERS      6143u /* per worker and port: ring, parked frames, what is on its way */
+#define TX_BUFFERS      1535u /* per worker */
+
+/*
+ * The most messages that one turn of a worker can make: a burst of each port, of each other
+ * worker, and what transport_poll() does in one call. A worker takes no work while its ring
+ * has less room than this, so no event is ever lost.
+ */
+#define MESSAGES_PER_TURN 2048u
+
+/* --- buffers ----------------------------------------------------------------------- */
+
+/* Lies behind each mbuf's header. */
+struct net_buffer {
+	struct pktbuf packet; /* first: io callbacks get its address */
+	uint32_t port;        /* index of our port */
+	bool lent;            /* got by the transport, counted in worker->lent */
+};
+
+static inline struct net_buffer *buffer_of(struct rte_mbuf *mbuf)
+{
+	return rte_mbuf_to_priv(mbuf);
+}
+
+static inline struct rte_mbuf *buffer_mbuf(struct net_buffer *buffer)
+{
+	return (struct rte_mbuf *)((uint8_t *)buffer - sizeof(struct rte_mbuf));
+}
+
+int pools_create(struct net *net, const char **message);
+void pools_destroy(struct net *net);
+
+/* --- ports ------------------------------------------------------------------------- */
+
+struct net_port {
+	struct link link; /* read-only once workers run */
+	struct device device;
+	uint16_t id; /* DPDK's */
+	bool open;
+	bool started;
+	int socket; /* NUMA node, or SOCKET_ID_ANY */
+	char driver[32];
+	struct rte_mempool *rx_pool;
+
+	/* Control's. */
+	bool link_up;
+	uint64_t arp_answered, nd_answered, icmp_answered, slow_refused, tx_dropped;
+};
+
+int port_open(struct net *net, uint32_t index, const char **message);
+int port_start(struct net *net, uint32_t index, const char **message);
+void port_close(struct net_port *port);
+
+/* --- workers ----------------------------------------------------------------------- */
+
+struct tx_array {
+	struct rte_mbuf *frame[TX_ARRAY];
+	uint32_t count;
+	uint64_t stuck_since; /* ns: the device takes nothing since; 0: it does */
+	uint64_t dropped;     /* frames thrown away because it takes nothing */
+};
+
+struct worker_session {
+	uint32_t session;
+	struct shm_worker_area *area;
+};
+
+struct waiting_detach {
+	uint32_t qp;
+	uint64_t cookie;
+};
+
+enum message_kind { MESSAGE_EVENT, MESSAGE_DONE };
+
+struct worker_message {
+	uint32_t kind;
+	int32_t status;
+	union {
+		uint64_t cookie;
+		struct transport_event event;
+	};
+};
+
+struct worker {
+	struct net *net;
+	unsigned int index;
+	int event_fd;
+	struct transport *transport;
+	struct transport_stats *stats;
+
+	/* Rings, all of one producer and one consumer. */
+	struct rte_ring *commands;                /* from control */
+	struct rte_ring *messages;                /* to control */
+	struct rte_ring *slow;                    /* frames to control */
+	struct rte_ring *handed[NET_MAX_WORKERS]; /* frames from each other worker */
+	struct rte_ring *to_send;                 /* worker 0: frames from control */
+
+	struct tx_array tx[NET_MAX_PORTS];
+	uint32_t lent; /* buffers that the transport got and has not put */
+	uint64_t handed_over[NET_MAX_PORTS];
+	uint32_t to_wake; /* bit by worker: was handed a frame in this turn */
+	bool wake_control;
+
+	struct waiting_detach detach[DETACH_WAITING];
+	uint32_t detaches;
+	struct worker_command held_command; /* taken out of the ring, and must wait */
+	bool held;
+	struct worker_session *session;
+	uint32_t sessions, session_room;
+
+	uint32_t empty_turns;
+	uint64_t sleep_ns; /* of the last sleep; 0: awake */
+	/* Written by this worker, read by whoever has something for it. */
+	alignas(64) uint32_t sleeping;
+};
+
+struct net {
+	struct net_config config;
+	struct net_io io;
+	struct transport_shared *shared;
+	struct memory *memory;
+	struct net_port port[NET_MAX_PORTS];
+	struct worker worker[NET_MAX_WORKERS];
+	struct rte_mempool *tx_pool;
+	struct rte_mempool *control_pool;
+	uint32_t tx_capacity; /* bytes of frame that a buffer to be sent holds */
+	uint64_t tick_scale;  /* ns of a TSC tick, times 2^32 */
+	bool running;
+	uint32_t stop; /* atomic: workers leave their loops */
+
+	/* Control's. */
+	int control_fd;
+	alignas(64) uint32_t control_sleeping;
+	alignas(64) struct neighbour_table neighbours;
+	uint64_t now;          /* of the call in progress */
+	uint64_t links_looked; /* ns */
+	uint32_t mad_psn;
+};
+
+/* Monotonic, ns. */
+uint64_t net_clock(const struct net *net);
+
+/* worker.c */
+int worker_create(struct net *net, unsigned int index);
+void worker_destroy(struct worker *worker);
+int worker_run(void *worker); /* the loop; an lcore's function */
+/* Whoever put something into a ring of the worker calls it then. */
+void worker_wake(struct worker *worker);
+
+/* command.c */
+bool commands_have_room(const struct worker *worker); /* for the events they may cause */
+unsigned int commands_run(struct worker *worker, uint64_t now);
+void worker_event(void *context, const struct transport_event *event);
+
+/* classify.c */
+unsigned int classify_port(struct worker *worker, uint32_t port, uint64_t now);
+/* A parsed and verified frame of a queue pair of this worker. Takes the mbuf. */
+void classify_deliver(struct worker *worker, struct rte_mbuf *mbuf, const struct wire_view *view,
+		      uint64_t now);
+/* The end of a frame that goes no further: counted by verdict, freed. */
+void classify_drop(struct worker *worker, struct rte_mbuf *mbuf, uint32_t verdict);
+
+/* handoff.c */
+void handoff_send(struct worker *worker, unsigned int home, struct rte_mbuf *mbuf);
+unsigned int handoff_receive(struct worker *worker, uint64_t now);
+bool handoff_waiting(const struct worker *worker);
+/* To the control core. */
+void handoff_control(struct worker *worker, struct rte_mbuf *mbuf);
+void handoff_wake(struct worker *worker); /* at the end of a turn */
+
+/* transmit.c */
+struct pktbuf *transmit_get(void *worker);
+void transmit_put(void *worker, struct pktbuf *packet, enum pktbuf_fate fate);
+unsigned int transmit_control(struct worker *worker); /* worker 0: what control wants sent */
+unsigned int transmit_flush(struct worker *worker, uint64_t now);
+void transmit_drop(struct worker *worker);
+
+/* slowpath.c, in the control thread */
+struct rte_mbuf *slowpath_buffer(struct net *net, uint32_t port);
+/* Takes the mbuf; 0 or -ENOBUFS (counted). */
+int slowpath_send(struct net *net, struct rte_mbuf *mbuf, uint32_t length);
+void slowpath_receive(struct net *net, struct rte_mbuf *mbuf);
+void slowpath_announce(struct net *net, uint32_t port);
+void slowpath_io(struct net *net, struct neighbour_io *io);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ports: finds the device, checks that it can do what is asked, configures and starts it. */
+#include <errno.h>
+#include <link.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <rte_dev.h>
+#include <rte_errno.h>
+
+#include "net/message.h"
+#include "net/net_private.h"
+
+static int refuse(const struct net_port_config *config, int error, const char **message,
+		  const char *what)
+{
+	*message = net_message("port %s: device %s: %s", config->name, config->device, what);
+	return error;
+}
+
+/* --- finding the device ------------------------------------------------------------ */
+
+static int note_library(struct dl_phdr_info *info, size_t size, void *data)
+{
+	const char **wanted = data;
+
+	if (info->dlpi_name && strstr(info->dlpi_name, *wanted)) {
+		*wanted = NULL;
+		return 1;
+	}
+	return 0;
+}
+
+static bool library_loaded(const char *name)
+{
+	dl_iterate_phdr(note_library, &name);
+	return name == NULL;
+}
+
+/* Drivers are libraries that EAL loads; a package may have been left out. */
+static bool driver_missing(const struct device *device)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "librte_%s.so", device->driver);
+	return !device->pci && library_loaded("librte_eal.so") && !library_loaded(name);
+}
+
+static int device_failed(const struct net_port_config *config, const struct device *device,
+			 const char **message)
+{
+	char package[64], text[400];
+	const char *line = net_log_line(device->name);
+
+	if (driver_missing(device)) {
+		snprintf(package, sizeof(package), "librte-%s", device->driver);
+		for (char *c = package; *c; c++)
+			*c = *c == '_' ? '-' : *c;
+		snprintf(text, sizeof(text),
+			 "DPDK here has no driver %s: correct the name, or install the driver "
+			 "(Debian "
+			 "package %s23)",
+			 device->driver, package);
+	} else {
+		snprintf(text, sizeof(text), "it does not start: %s%s",
+			 line ? line
+			      : "the driver gives no reason; is the address right, and the "
+				"device bound to vfio-pci?",
+			 geteuid() ? " (this process is not root: the driver may need CAP_NET_RAW "
+				     "or CAP_NET_ADMIN)"
+				   : "");
+	}
+	return refuse(config, -ENODEV, message, text);
+}
+
+static int find_port(const struct device *device, uint16_t *id)
+{
+	struct rte_dev_iterator iterator;
+
+	if (rte_eth_dev_get_port_by_name(device->name, id) == 0)
+		return 0;
+	/* A PCI device may have been written short, or drive more than one port. */
+	RTE_ETH_FOREACH_MATCHING_DEV(*id, device->name, &iterator)
+	{
+		rte_eth_iterator_cleanup(&iterator);
+		return 0;
+	}
+	return -ENODEV;
+}
+
+/* --- MTU --------------------------------------------------------------------------- */
+
+/*
+ * A device on top of a kernel interface carries what that interface does. Its MTU is raised
+ * when it is too small, and left alone when it is larger. 0 or a negative errno.
+ */
+static int raise_interface(const char *name, uint16_t mtu)
+{
+	struct ifreq request = { 0 };
+	int error = 0;
+	int fd;
+
+	if (strlen(name) >= sizeof(request.ifr_name))
+		return -ENODEV;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	memcpy(request.ifr_name, name, strlen(name) + 1);
+	if (ioctl(fd, SIOCGIFMTU, &request))
+		error = -errno;
+	else if (request.ifr_mtu < mtu) {
+		request.ifr_mtu = mtu;
+		if (ioctl(fd, SIOCSIFMTU, &request))
+			error = -errno;
+	}
+	close(fd);
+	return error;
+}
+
+static int set_mtu(struct net_port *port, const struct net_port_config *config,
+		   const struct rte_eth_dev_info *info, const char **message)
+{
+	char interface[IF_NAMESIZE], text[160];
+	int error;
+
+	if (config->mtu > info->max_mtu || config->mtu < info->min_mtu) {
+		snprintf(text, sizeof(text), "mtu = %u: the device takes %u to %u", config->mtu,
+			 info->min_mtu, info->max_mtu);
+		return refuse(config, -EINVAL, message, text);
+	}
+	if (!strcmp(port->device.driver, "net_af_packet") ||
+	    !strcmp(port->device.driver, "net_af_xdp")) {
+		if (!device_argument(port->device.text, "iface", interface, sizeof(interface)))
+			return refuse(config, -EINVAL, message, "iface= is missing");
+		error = raise_interface(interface, config->mtu);
+	} else {
+		error = rte_eth_dev_set_mtu(port->id, config->mtu);
+		if (error == -ENOTSUP)
+			error = 0; /* a device that knows no MTU takes what its buffers hold */
+	}
+	if (!error)
+		return 0;
+	snprintf(text, sizeof(text), "mtu = %u is not possible: %s", config->mtu,
+		 rte_strerror(-error));
+	return refuse(config, error, message, text);
+}
+
+/* --- opening: everything that needs no buffers ------------------------------------- */
+
+static int check_queues(const struct net *net, const struct net_port_config *config,
+			const struct rte_eth_dev_info *info, const char **message)
+{
+	uint32_t workers = net->config.workers;
+	char text[160];
+
+	if (info->max_rx_queues >= workers && info->max_tx_queues >= workers)
+		return 0;
+	snprintf(text, sizeof(text),
+		 "it has %u receive and %u transmit queues; each of %u workers needs one of both",
+		 info->max_rx_queues, info->max_tx_queues, workers);
+	return refuse(config, -EINVAL, message, text);
+}
+
+static int read_mac(const struct net *net, struct net_port *port,
+		    const struct net_port_config *config, const char **message)
+{
+	struct rte_ether_addr mac;
+
+	if (rte_eth_macaddr_get(port->id, &mac) || !mac_is_unicast(mac.addr_bytes))
+		return refuse(config, -ENODEV, message, "it has no Ethernet address");
+	for (const struct net_port *other = net->port; other < port; other++)
+		if (memcmp(other->link.mac, mac.addr_bytes, 6) == 0)
+			return refuse(config, -EEXIST, message,
+				      "another port has the same Ethernet address");
+	link_create(&port->link, config, mac.addr_bytes);
+	return 0;
+}
+
+static int configure(const struct net *net, struct net_port *port,
+		     const struct net_port_config *config, const struct rte_eth_dev_info *info,
+		     const char **message)
+{
+	uint16_t workers = (uint16_t)net->config.workers;
+	struct rte_eth_conf conf = { 0 };
+	int error;
+
+	/* set_mtu() says the rest; what is over the standard size some devices refuse here. */
+	conf.rxmode.mtu = RTE_MIN(config->mtu, (uint16_t)RTE_ETHER_MTU);
+	if (info->max_rx_pktlen < conf.rxmode.mtu + RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
+		conf.rxmode.mtu = 0;
+	if (workers > 1 && (info->flow_type_rss_offloads & (RTE_ETH_RSS_UDP | RTE_ETH_RSS_IP))) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf =
+			info->flow_type_rss_offloads & (RTE_ETH_RSS_UDP | RTE_ETH_RSS_IP);
+	}
+	error = rte_eth_dev_configure(port->id, workers, workers, &conf);
+	if (error) {
+		char text[160];
+		const char *line = net_log_line(NULL);
+
+		snprintf(text, sizeof(text), "cannot be configured: %s%s%s", rte_strerror(-error),
+			 line ? "; " : "", line ? line : "");
+		return refuse(config, error, message, text);
+	}
+	return 0;
+}
+
+int port_open(struct net *net, uint32_t index, const char **message)
+{
+	const struct net_port_config *config = &net->config.port[index];
+	struct net_port *port = &net->port[index];
+	struct rte_eth_dev_info info;
+	int error;
+
+	error = device_parse(&port->device, config, net->config.workers, message);
+	if (error)
+		return error;
+	if (link_path_mtu(config->mtu) == 0)
+		return refuse(config, -EINVAL, message, "mtu is too small for any path MTU (340)");
+	if (find_port(&port->device, &port->id))
+		return device_failed(config, &port->device, message);
+	error = rte_eth_dev_info_get(port->id, &info);
+	if (error)
+		return refuse(config, error, message, "says nothing of itself");
+	port->open = true;
+	snprintf(port->driver, sizeof(port->driver), "%s", info.driver_name);
+	port->socket = rte_eth_dev_socket_id(port->id);
+	if (port->socket < 0 || port->socket >= RTE_MAX_NUMA_NODES)
+		port->socket = SOCKET_ID_ANY;
+	error = check_queues(net, config, &info, message);
+	if (!error)
+		error = read_mac(net, port, config, message);
+	if (!error)
+		error = configure(net, port, config, &info, message);
+	if (!error)
+		error = set_mtu(port, config, &info, message);
+	return error;
+}
+
+/* --- starting ---------------------------------------------------------------------- */
+
+static int setup_queues(const struct net *net, const struct net_port *port)
+{
+	uint16_t rx = RX_DESCRIPTORS, tx = TX_DESCRIPTORS;
+	int error;
+
+	error = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &rx, &tx);
+	for (uint16_t w = 0; !error && w < net->config.workers; w++) {
+		error = rte_eth_rx_queue_setup(port->id, w, rx, (unsigned int)port->socket, NULL,
+					       port->rx_pool);
+		if (!error)
+			error = rte_eth_tx_queue_setup(port->id, w, tx, (unsigned int)port->socket,
+						       NULL);
+	}
+	return error;
+}
+
+/* Neighbour solicitations come to group addresses. */
+static void accept_groups(const struct net_port *port, const struct net_port_config *config)
+{
+	if (rte_eth_allmulticast_enable(port->id) == 0 || rte_eth_promiscuous_enable(port->id) == 0)
+		return;
+	/* Drivers of plain links have no filter that could be opened. */
+	if (port->device.pci)
+		net_warn("port %s: the device filters multicast: IPv6 peers may not find it",
+			 config->name);
+}
+
+int port_start(struct net *net, uint32_t index, const char **message)
+{
+	const struct net_port_config *config = &net->config.port[index];
+	struct net_port *port = &net->port[index];
+	char text[300];
+	int error;
+
+	error = setup_queues(net, port);
+	if (!error)
+		error = rte_eth_dev_start(port->id);
+	if (error) {
+		const char *line = net_log_line(NULL);
+
+		snprintf(text, sizeof(text), "does not start: %s%s%s", rte_strerror(-error),
+			 line ? "; " : "", line ? line : "");
+		return refuse(config, error, message, text);
+	}
+	port->started = true;
+	accept_groups(port, config);
+	return 0;
+}
+
+void port_close(struct net_port *port)
+{
+	if (port->started)
+		rte_eth_dev_stop(port->id);
+	if (port->open)
+		rte_eth_dev_close(port->id);
+	port->started = port->open = false;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames on their way out: one array per worker and port, emptied once a turn. A frame of
+ * the transport is never dropped here for lack of room; only a device that takes nothing
+ * for a while loses what waits for it, as an unplugged cable would.
+ */
+#include "net/net_private.h"
+
+#define DEVICE_BURST 64u
+#define STUCK_FOR_NS 100000000ull
+
+static bool has_room(const struct worker *worker)
+{
+	for (uint32_t p = 0; p < worker->net->config.ports; p++)
+		if (worker->tx[p].count + worker->lent >= TX_ARRAY)
+			return false;
+	return true;
+}
+
+struct pktbuf *transmit_get(void *context)
+{
+	struct worker *worker = context;
+	struct net_buffer *buffer;
+	struct rte_mbuf *mbuf;
+
+	if (!has_room(worker))
+		return NULL;
+	mbuf = rte_pktmbuf_alloc(worker->net->tx_pool);
+	if (!mbuf)
+		return NULL;
+	buffer = buffer_of(mbuf);
+	buffer->packet.data = rte_pktmbuf_mtod(mbuf, uint8_t *);
+	buffer->packet.length = 0;
+	buffer->packet.capacity = worker->net->tx_capacity;
+	buffer->lent = true;
+	worker->lent++;
+	return &buffer->packet;
+}
+
+/* The transport knows addresses, not ports: the frame's source MAC tells. */
+static uint32_t port_of(const struct net *net, const uint8_t *frame)
+{
+	uint32_t port = 0;
+
+	while (port + 1 < net->config.ports && memcmp(net->port[port].link.mac, frame + 6, 6))
+		port++;
+	return port;
+}
+
+static void append(struct worker *worker, uint32_t port, struct rte_mbuf *mbuf)
+{
+	struct tx_array *tx = &worker->tx[port];
+
+	if (tx->count == TX_ARRAY) {
+		tx->dropped++;
+		rte_pktmbuf_free(mbuf);
+		return;
+	}
+	tx->frame[tx->count++] = mbuf;
+}
+
+void transmit_put(void *context, struct pktbuf *packet, enum pktbuf_fate fate)
+{
+	struct worker *worker = context;
+	struct net_buffer *buffer = (struct net_buffer *)packet;
+	struct rte_mbuf *mbuf = buffer_mbuf(buffer);
+
+	if (buffer->lent) {
+		buffer->lent = false;
+		worker->lent--;
+	}
+	if (fate == PKTBUF_FREE) {
+		rte_pktmbuf_free(mbuf);
+		return;
+	}
+	mbuf->data_len = (uint16_t)packet->length;
+	mbuf->pkt_len = packet->length;
+	append(worker, port_of(worker->net, packet->data), mbuf);
+}
+
+unsigned int transmit_control(struct worker *worker)
+{
+	unsigned int done = 0;
+	struct rte_mbuf *mbuf;
+
+	if (!worker->to_send)
+		return 0;
+	while (done < BURST && has_room(worker) &&
+	       rte_ring_sc_dequeue(worker->to_send, (void **)&mbuf) == 0) {
+		append(worker, buffer_of(mbuf)->port, mbuf);
+		done++;
+	}
+	return done;
+}
+
+static void drop_all(struct tx_array *tx)
+{
+	rte_pktmbuf_free_bulk(tx->frame, tx->count);
+	tx->dropped += tx->count;
+	tx->count = 0;
+}
+
+/* What the device did not take stays in front, in order. */
+static unsigned int flush_port(struct worker *worker, uint32_t port, uint64_t now)
+{
+	struct tx_array *tx = &worker->tx[port];
+	uint32_t sent = 0;
+
+	/* Capture and injected faults of frames that leave belong here. */
+	while (sent < tx->count) {
+		uint16_t burst = (uint16_t)RTE_MIN(tx->count - sent, DEVICE_BURST);
+		uint16_t taken = rte_eth_tx_burst(worker->net->port[port].id,
+						  (uint16_t)worker->index, tx->frame + sent, burst);
+
+		sent += taken;
+		if (taken < burst)
+			break;
+	}
+	if (sent) {
+		tx->stuck_since = 0;
+		tx->count -= sent;
+		memmove(tx->frame, tx->frame + sent, tx->count * sizeof(tx->frame[0]));
+	} else if (!tx->stuck_since) {
+		tx->stuck_since = now;
+	} else if (now - tx->stuck_since >= STUCK_FOR_NS) {
+		drop_all(tx);
+	}
+	return sent;
+}
+
+unsigned int transmit_flush(struct worker *worker, uint64_t now)
+{
+	unsigned int sent = 0;
+
+	for (uint32_t p = 0; p < worker->net->config.ports; p++)
+		if (worker->tx[p].count)
+			sent += flush_port(worker, p, now);
+	return sent;
+}
+
+void transmit_drop(struct worker *worker)
+{
+	for (uint32_t p = 0; p < worker->net->config.ports; p++)
+		drop_all(&worker->tx[p]);
+}
