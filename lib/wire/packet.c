@@ -3,13 +3,13 @@
 #include "wire/packet.h"
 
 static const char *const names[WIRE_REASON_COUNT] = {
-#define WIRE_NAME(name, text) #name,
+#define WIRE_NAME(constant, name, text) #name,
 	WIRE_REASONS(WIRE_NAME)
 #undef WIRE_NAME
 };
 
 static const char *const texts[WIRE_REASON_COUNT] = {
-#define WIRE_TEXT(name, text) text,
+#define WIRE_TEXT(constant, name, text) text,
 	WIRE_REASONS(WIRE_TEXT)
 #undef WIRE_TEXT
 };

@@ -11,30 +11,31 @@
 
 /*
  * Why a frame is not a good RoCEv2 packet. Up to WIRE_NOT_ROCE_LAST it is not one at all
- * (ARP, TCP, ...), after that it claims to be one.
+ * (ARP, TCP, ...), after that it claims to be one. Each: constant, name for counters, text for
+ * a person.
  */
-#define WIRE_REASONS(X)                                                      \
-	X(OK, "accepted")                                                    \
-	X(NOT_IP, "not IPv4 or IPv6")                                        \
-	X(NOT_UDP, "not UDP")                                                \
-	X(NOT_ROCE_PORT, "not UDP port 4791")                                \
-	X(FRAME_TRUNCATED, "frame shorter than its headers say")             \
-	X(DOUBLE_TAG, "more than one VLAN tag")                              \
-	X(IP_VERSION, "IP version does not fit the Ethernet type")           \
-	X(IP_OPTIONS, "IPv4 options or IPv6 extension headers")              \
-	X(IP_CHECKSUM, "IPv4 header checksum wrong")                         \
-	X(FRAGMENT, "IP fragment")                                           \
-	X(IP_LENGTH, "IP length does not fit the frame")                     \
-	X(UDP_LENGTH, "UDP length does not fit the IP length")               \
-	X(RUNT, "too short for BTH and ICRC")                                \
-	X(TVER, "transport version not 0")                                   \
-	X(OPCODE, "unknown opcode")                                          \
-	X(HEADER_TRUNCATED, "too short for the opcode's headers")            \
-	X(PAD, "pad longer than the payload, or payload where none belongs") \
-	X(ICRC, "ICRC wrong")
+#define WIRE_REASONS(X)                                                             \
+	X(OK, ok, "accepted")                                                       \
+	X(NOT_IP, not_ip, "not IPv4 or IPv6")                                       \
+	X(NOT_UDP, not_udp, "not UDP")                                              \
+	X(NOT_ROCE_PORT, not_roce_port, "not UDP port 4791")                        \
+	X(FRAME_TRUNCATED, frame_truncated, "frame shorter than its headers say")   \
+	X(DOUBLE_TAG, double_tag, "more than one VLAN tag")                         \
+	X(IP_VERSION, ip_version, "IP version does not fit the Ethernet type")      \
+	X(IP_OPTIONS, ip_options, "IPv4 options or IPv6 extension headers")         \
+	X(IP_CHECKSUM, ip_checksum, "IPv4 header checksum wrong")                   \
+	X(FRAGMENT, fragment, "IP fragment")                                        \
+	X(IP_LENGTH, ip_length, "IP length does not fit the frame")                 \
+	X(UDP_LENGTH, udp_length, "UDP length does not fit the IP length")          \
+	X(RUNT, runt, "too short for BTH and ICRC")                                 \
+	X(TVER, tver, "transport version not 0")                                    \
+	X(OPCODE, opcode, "unknown opcode")                                         \
+	X(HEADER_TRUNCATED, header_truncated, "too short for the opcode's headers") \
+	X(PAD, pad, "pad longer than the payload, or payload where none belongs")   \
+	X(ICRC, icrc, "ICRC wrong")
 
 enum wire_reason {
-#define WIRE_ENUM(name, text) WIRE_##name,
+#define WIRE_ENUM(constant, name, text) WIRE_##constant,
 	WIRE_REASONS(WIRE_ENUM)
 #undef WIRE_ENUM
 		WIRE_REASON_COUNT
