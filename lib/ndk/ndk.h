@@ -559,7 +559,8 @@ typedef NTSTATUS (*NDK_FN_WRITE)(NDK_QP *pNdkQp, PVOID RequestContext, const NDK
  * write or atomic on a region without local write; STATUS_INVALID_PARAMETER: range not in the
  * region, Length 0, other domain, region not registered; STATUS_INVALID_DEVICE_STATE: the window is
  * bound (invalidate it first); STATUS_INSUFFICIENT_RESOURCES: no token in stock, try again after
- * OrielProgress().
+ * OrielProgress(). With ORIEL_OP_FLAG_TIE_TO_QP the queue pair need not be connected yet: the bind
+ * executes as soon as it is, so NdkAccept's private data may carry the token.
  */
 typedef NTSTATUS (*NDK_FN_BIND)(NDK_QP *pNdkQp, PVOID RequestContext, NDK_MR *pMr, NDK_MW *pMw,
 				PVOID VirtualAddress, SIZE_T Length, ULONG Flags);

@@ -510,7 +510,8 @@ struct shm_cqe {
 	int32_t status;          /* NTSTATUS */
 	uint32_t bytes;          /* receives only */
 	uint32_t type;           /* NDK_OPERATION_TYPE and ours */
-	uint32_t output;         /* token invalidated, or immediate as it lies on the wire */
+	uint32_t output;         /* sends: the request's token; receives: token invalidated, or
+				    immediate as it lies on the wire */
 	uint32_t provider_error; /* enum of refusal reasons; 0 with success */
 	uint32_t qpn;
 	uint32_t solicited; /* 1: satisfies an arm of type SOLICITED */
