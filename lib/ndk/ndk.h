@@ -251,6 +251,11 @@ typedef struct _NDK_SRQ {
 #define NDK_OP_FLAG_DEFER                      0x00000200u
 /* Ours, for NdkBind: only the queue pair that binds may use the window (InfiniBand's type 2B). */
 #define ORIEL_OP_FLAG_TIE_TO_QP 0x00010000u
+/*
+ * Ours, for NdkBind: may be posted before the queue pair is connected, and then executes before
+ * anything of the peer is looked at. So an accept can carry the window's token.
+ */
+#define ORIEL_OP_FLAG_EARLY 0x00040000u
 /* Ours, for NdkBind: peers may run atomics; the region needs local write. */
 #define ORIEL_OP_FLAG_ALLOW_REMOTE_ATOMIC 0x00020000u
 
