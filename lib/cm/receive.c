@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A MAD comes in: header checks, dispatch, and the questions that need no connection. */
+#include <string.h>
+
+#include "cm/cm_private.h"
+#include "wire/byteorder.h"
+
+#define BASE_VERSION        1u
+#define CM_CLASS_VERSION    2u
+#define METHOD_GET          0x01u
+#define METHOD_GET_RESPONSE 0x81u
+#define SIDR_NOT_SUPPORTED  1u
+#define MAD_BODY            24u
+#define RESPONSE_TIME_CODE  18u /* 1.07 s */
+
+/* No UD service is offered. Whoever asks is told so, as often as it asks. */
+static void answer_sidr(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+			uint64_t tid)
+{
+	struct cm_sidr_rep rep = { .status = SIDR_NOT_SUPPORTED };
+	struct cm_sidr_req req;
+	uint8_t answer[256];
+
+	cm_sidr_req_parse(mad, &req);
+	rep.request_id = req.request_id;
+	rep.service_id = req.service_id;
+	cm_sidr_rep_encode(&rep, tid, answer);
+	send_mad(cm, from, answer);
+}
+
+/* Versions, no capabilities, how long an answer may take. */
+static void answer_class_port_info(struct cm *cm, const struct cm_address *from,
+				   const uint8_t mad[256])
+{
+	uint8_t answer[256] = { 0 };
+
+	memcpy(answer, mad, MAD_BODY);
+	answer[3] = METHOD_GET_RESPONSE;
+	answer[MAD_BODY] = BASE_VERSION;
+	answer[MAD_BODY + 1] = CM_CLASS_VERSION;
+	answer[MAD_BODY + 7] = RESPONSE_TIME_CODE;
+	send_mad(cm, from, answer);
+}
+
+static bool is_ours(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+		    const struct mad_header *header)
+{
+	if (header->base_version != BASE_VERSION || header->management_class != MAD_CLASS_CM ||
+	    header->class_version != CM_CLASS_VERSION) {
+		cm->statistics.malformed++;
+		return false;
+	}
+	if (header->method == METHOD_GET && header->attribute == CM_ATTR_CLASS_PORT_INFO) {
+		answer_class_port_info(cm, from, mad);
+		return false;
+	}
+	if (header->method != MAD_METHOD_SEND) {
+		cm->statistics.malformed++;
+		return false;
+	}
+	return true;
+}
+
+void cm_receive(struct cm *cm, const struct cm_address *from, const uint8_t mad[256], uint64_t now)
+{
+	struct mad_header header;
+	uint32_t kind;
+
+	mad_parse_header(mad, &header);
+	if (!is_ours(cm, from, mad, &header))
+		return;
+	kind = header.attribute - (uint32_t)CM_ATTR_REQ;
+	if (kind < 32)
+		cm->statistics.rx[kind]++;
+	switch (header.attribute) {
+	case CM_ATTR_REQ: passive_request(cm, from, mad, header.tid, now); break;
+	case CM_ATTR_MRA: mra_received(cm, from, mad, now); break;
+	case CM_ATTR_REJ: reject_received(cm, from, mad, now); break;
+	case CM_ATTR_REP: active_reply(cm, from, mad, now); break;
+	case CM_ATTR_RTU: passive_rtu(cm, from, mad, now); break;
+	case CM_ATTR_DREQ: disconnect_request(cm, from, mad, header.tid, now); break;
+	case CM_ATTR_DREP: disconnect_reply(cm, from, mad, now); break;
+	case CM_ATTR_SIDR_REQ: answer_sidr(cm, from, mad, header.tid); break;
+	/* No UD service is asked for, and there are no alternate paths on RoCE. */
+	case CM_ATTR_SIDR_REP:
+	case CM_ATTR_LAP:
+	case CM_ATTR_APR: break;
+	default: cm->statistics.malformed++; break;
+	}
+}
