@@ -5,7 +5,8 @@
  *
  * A token is a permuted (generation, slot) pair: decrypting it gives the index of
  * its slot, one cache line that holds all that the check of a packet needs. Slots
- * are handed out in order of age, so a token comes back only after 2^32 others.
+ * are handed out in order of age and leave their session after a while, so that a
+ * token comes back only after about 2^32 others.
  *
  * Threads: one control thread creates, registers and frees. Workers look up, bind and
  * invalidate. Every worker is a QSBR reader with its own number; a pointer that
@@ -82,7 +83,7 @@ struct segment {
 	uint64_t size;
 	uint64_t cookie; /* the client's name for it */
 	uint32_t session;
-	uint32_t regions; /* registered in it */
+	uint32_t regions; /* registered in it, atomic */
 	uint32_t state;
 	uint32_t poisoned; /* a page was gone; set from the SIGBUS handler */
 };
@@ -104,13 +105,18 @@ struct region {
 };
 
 struct window {
-	uint32_t state; /* CREATED: unbound, VALID: bound; atomic */
+	uint32_t state; /* CREATED or CLOSING, atomic */
 	uint32_t pd;
 	uint32_t session;
-	uint32_t slot; /* token slot while bound */
+	uint32_t slot; /* token slot while bound, else 0; atomic */
 	uint32_t region;
-	uint32_t reserved;
+	uint32_t revoked; /* slot that window_destroy() revoked */
 };
+
+_Static_assert(sizeof(struct pd) == 16, "fixed record");
+_Static_assert(sizeof(struct segment) == 32, "fixed record");
+_Static_assert(sizeof(struct region) == 64, "fixed record");
+_Static_assert(sizeof(struct window) == 24, "fixed record");
 
 /* Why an access, bind or invalidate was refused. One counter each. */
 enum access_reason {
@@ -144,10 +150,21 @@ struct accessor {
 
 struct memory; /* a process's view: arena, mappings, QSBR */
 
+/* Records of this module's tables, index 0 included; at least 2 of each. */
+struct memory_sizes {
+	uint32_t tokens; /* power of two, at most 2^26 */
+	uint32_t segments;
+	uint32_t regions;
+	uint32_t windows;
+	uint32_t pds;
+};
+void memory_arena_spec(const struct memory_sizes *sizes, struct arena_spec spec[ARENA_TABLES]);
+
 /*
- * Builds the process-local part over an arena whose tables TOKENS to PDS exist (new:
- * links all token slots into the free list; adopted: rebuilds). readers: number of
- * workers. Returns 0 or a negative errno.
+ * Builds the process-local part over an arena whose tables TOKENS to PDS exist. adopted:
+ * rebuilds lists and counts from the records and undoes binds that a dead process had
+ * not finished; its segments work again after segment_adopt(). readers: number of
+ * workers. The arena must outlive it. Returns 0 or a negative errno.
  */
 int memory_create(struct memory **memory, struct arena *arena, unsigned int readers, bool adopted);
 void memory_destroy(struct memory *memory);
@@ -204,8 +221,26 @@ enum access_reason window_bind(struct memory *memory, const struct accessor *who
 enum access_reason token_invalidate(struct memory *memory, const struct accessor *who,
 				    uint32_t token, bool remote, uint32_t *slot, uint64_t *grace);
 
-/* A revoked slot becomes a reserved one of the same session under a new token. */
+/*
+ * Ends what token_invalidate() began, after its grace period. The window may be bound
+ * again; its slot becomes a reserved one of the same session under the new token that is
+ * returned. Returns 0 when there is no token to give back to the session's stock: the slot
+ * of a window now and then leaves its session (the stock is refilled by token_reserve()),
+ * and a fast-register region keeps its token and may now be registered again.
+ */
 uint32_t token_recycle(struct memory *memory, uint32_t slot);
+
+/* Registers a fast-register region anew, under the tokens that it has for life. */
+struct fast_register_request {
+	uint32_t region;  /* index */
+	uint32_t segment; /* index */
+	uint64_t offset;  /* of the first byte in the segment */
+	uint64_t length;
+	uint64_t base;   /* address of the first byte, as peers name it */
+	uint32_t rights; /* RIGHT_*; local read is always granted */
+};
+enum access_reason region_fast_register(struct memory *memory, const struct accessor *who,
+					const struct fast_register_request *request);
 
 /* --- grace periods ------------------------------------------------------------ */
 
@@ -213,18 +248,23 @@ void memory_reader_online(struct memory *memory, unsigned int reader);
 void memory_reader_offline(struct memory *memory, unsigned int reader); /* before sleeping */
 void memory_quiescent(struct memory *memory, unsigned int reader);      /* once per loop */
 uint64_t memory_grace_start(struct memory *memory);                     /* never 0 */
-bool memory_grace_done(struct memory *memory, uint64_t grace);          /* polled, never blocks */
+/* Polled, never blocks. A ticket of an earlier process that shows as such is done. */
+bool memory_grace_done(struct memory *memory, uint64_t grace);
 
 /* --- control thread ------------------------------------------------------------- */
 
 /*
  * Maps a client's memfd (refused with -EPERM unless sealed F_SEAL_SHRINK and F_SEAL_SEAL),
- * populates it, and gives the segment's index. Takes over fd on success.
+ * populates it, and gives the segment's index. numa_node: where pages not yet there
+ * should come from, -1: anywhere. -EEXIST: the session has that cookie already. Takes
+ * over fd on success.
  */
 int segment_attach(struct memory *memory, uint32_t session, uint64_t cookie, int fd, int numa_node,
 		   uint32_t *segment);
-/* Unmaps. The caller has let a grace period pass since the last token died. */
-void segment_detach(struct memory *memory, uint32_t segment);
+/* Before workers run: maps an adopted segment's memfd again. -ESTALE: it is too small. */
+int segment_adopt(struct memory *memory, uint32_t segment, int fd);
+/* Unmaps. -EBUSY while regions are registered in it. */
+int segment_detach(struct memory *memory, uint32_t segment);
 uint32_t segment_find(const struct memory *memory, uint32_t session, uint64_t cookie); /* 0: none */
 
 int pd_create(struct memory *memory, uint32_t session, uint32_t *pd);
@@ -233,19 +273,30 @@ int pd_destroy(struct memory *memory, uint32_t pd); /* -EBUSY while it has users
 int region_create(struct memory *memory, uint32_t session, uint32_t pd, bool fast_register,
 		  uint32_t *region);
 /*
- * access: RIGHT_*. -EINVAL for an empty or wrong range, -EEXIST when registered, -ENOSPC
- * without free tokens. *remote_token is 0 when access holds no remote right.
+ * access: RIGHT_*; local read is always granted. -EINVAL for an empty or wrong range,
+ * another session's segment, remote write or atomic without local write, or a
+ * fast-register region; -EEXIST when registered, -EFAULT when the segment is poisoned,
+ * -ENOSPC without free tokens. *remote_token is 0 when access holds no remote right.
  */
 int region_register(struct memory *memory, uint32_t region, uint32_t segment, uint64_t offset,
 		    uint64_t length, uint64_t base, uint32_t access, uint32_t *local_token,
 		    uint32_t *remote_token);
-/* -EBUSY while windows are bound. On 0 call region_deregister_finish() after *grace. */
+/*
+ * Gives a fast-register region its tokens, dead until region_fast_register(). max_pages:
+ * of 4096 bytes. remote: whether it gets a remote token. Errors as region_register().
+ */
+int region_init_fast_register(struct memory *memory, uint32_t region, uint32_t max_pages,
+			      bool remote, uint32_t *local_token, uint32_t *remote_token);
+/*
+ * -EBUSY while windows are bound or an invalidate waits for its grace period, -EINVAL when
+ * not registered. On 0 call region_deregister_finish() after *grace.
+ */
 int region_deregister(struct memory *memory, uint32_t region, uint64_t *grace);
 void region_deregister_finish(struct memory *memory, uint32_t region);
 int region_destroy(struct memory *memory, uint32_t region); /* -EBUSY while registered */
 
 int window_create(struct memory *memory, uint32_t session, uint32_t pd, uint32_t *window);
-/* Revokes if bound; on 0 call window_destroy_finish() after *grace (0: at once). */
+/* Revokes if bound; on 0 call window_destroy_finish() after *grace. */
 int window_destroy(struct memory *memory, uint32_t window, uint64_t *grace);
 void window_destroy_finish(struct memory *memory, uint32_t window);
 
@@ -254,7 +305,8 @@ unsigned int token_reserve(struct memory *memory, uint32_t session, unsigned int
 			   uint32_t token[]);
 
 /*
- * The end of a session: revokes everything it holds at once; after *grace,
+ * The end of a session: revokes everything it holds at once; after *grace, and when no
+ * worker has a token_recycle() of this session before it any more,
  * session_release_finish() frees all of it, segments included.
  */
 void session_release(struct memory *memory, uint32_t session, uint64_t *grace);
