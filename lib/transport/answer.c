@@ -250,11 +250,21 @@ static bool send_answer(struct transport *t, struct qp *qp)
 	return true;
 }
 
+/* False: no buffer, or refused; then the NAK is next. */
 static bool send_resource(struct transport *t, struct qp *qp, struct responder_resource *resource)
 {
+	bool sent;
+
 	if (resource->kind == RESOURCE_ATOMIC)
-		return send_atomic_result(t, qp, resource);
-	return send_read_response(t, qp, resource);
+		sent = send_atomic_result(t, qp, resource);
+	else
+		sent = send_read_response(t, qp, resource);
+	/* At once: with this answer the peer may have another READ outstanding. */
+	if (sent && resource->next == resource->end) {
+		resource->complete = 1;
+		qp->answered++;
+	}
+	return sent;
 }
 
 bool responder_pending(const struct transport *t, const struct qp *qp)
@@ -276,18 +286,14 @@ unsigned int responder_send(struct transport *t, struct qp *qp)
 			sent++;
 			continue;
 		}
-		if (resource->next == resource->end) {
-			resource->complete = 1;
+		if (resource->next == resource->end) { /* not asked for again */
 			qp->answered++;
 			continue;
 		}
-		if (!send_resource(t, qp, resource)) {
-			/* Refused: the NAK goes at once. No buffer: nothing goes. */
-			if (t->blocked)
-				break;
-			continue;
-		}
-		sent++;
+		if (send_resource(t, qp, resource))
+			sent++;
+		else if (t->blocked)
+			break;
 	}
 	return sent;
 }
