@@ -19,9 +19,10 @@ static uint8_t *put_ipv4(uint8_t *p, const struct frame_path *path)
 static uint8_t *put_ipv6(uint8_t *p, const struct frame_path *path)
 {
 	struct ipv6_header *ip = (struct ipv6_header *)p;
+	const uint32_t class = path->traffic_class;
 
-	*ip = (struct ipv6_header){ .version_class_flow = be32_make(
-					    6u << 28 | (uint32_t)path->traffic_class << 20),
+	*ip = (struct ipv6_header){ .version_class_flow = be32_make(6u << 28 | class << 20 |
+								    (path->flow_label & 0xfffff)),
 				    .next_header = IPPROTO_UDP_NUMBER,
 				    .hop_limit = path->hop_limit };
 	memcpy(ip->source, path->source_gid, 16);

@@ -20,6 +20,7 @@ struct frame_path {
 	uint8_t traffic_class;
 	uint8_t hop_limit;
 	uint16_t source_port;   /* UDP */
+	uint32_t flow_label;    /* IPv6, 20 bits; 0 is what Linux sends */
 	uint8_t source_gid[16]; /* both of one family */
 	uint8_t destination_gid[16];
 };
