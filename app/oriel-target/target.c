@@ -7,66 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/sync.h"
+
 #define CQ_DEPTH 131072u
-#define PATIENCE 5000 /* ms for one answer of the daemon */
-
-/* --- requests that the start-up waits for ------------------------------------------------ */
-
-struct waiter {
-	bool done;
-	NTSTATUS status;
-	NDK_OBJECT_HEADER *object;
-};
-
-static void on_created(PVOID context, NTSTATUS status, NDK_OBJECT_HEADER *object)
-{
-	*(struct waiter *)context = (struct waiter){ true, status, object };
-}
-
-static void on_requested(PVOID context, NTSTATUS status)
-{
-	*(struct waiter *)context = (struct waiter){ true, status, NULL };
-}
-
-/* The final status of a request that returned `status`. */
-static NTSTATUS wait_for(struct target *target, struct waiter *waiter, NTSTATUS status)
-{
-	if (status != STATUS_PENDING)
-		return status;
-	while (!waiter->done) {
-		if (OrielProgress(target->adapter))
-			continue;
-		status = OrielWait(target->adapter, PATIENCE);
-		if (status == STATUS_TIMEOUT || !NT_SUCCESS(status))
-			return STATUS_DEVICE_REMOVED;
-	}
-	return waiter->status;
-}
-
-/* The object of a create call: what came back inline, or what the callback brought. */
-#define CREATE(target, call, pointer, type)                                \
-	({                                                                 \
-		struct waiter waiter = { 0 };                              \
-		NTSTATUS inline_status = call;                             \
-		NTSTATUS final = wait_for(target, &waiter, inline_status); \
-		if (inline_status == STATUS_PENDING && NT_SUCCESS(final))  \
-			pointer = (type *)waiter.object;                   \
-		final;                                                     \
-	})
 
 static NTSTATUS register_memory(struct target *target, MDL *mdl, SIZE_T length, NDK_MR **mr)
 {
-	struct waiter waiter = { 0 };
+	struct sync sync = sync_begin(target->adapter);
 	NTSTATUS status;
 
-	status = CREATE(target, NdkCreateMr(target->pd, FALSE, on_created, &waiter, mr), *mr,
-			NDK_MR);
+	status = sync_end(&sync, NdkCreateMr(target->pd, FALSE, sync_created, &sync, mr));
 	if (!NT_SUCCESS(status))
 		return status;
-	waiter = (struct waiter){ 0 };
-	status = NdkRegisterMr(*mr, mdl, length, NDK_MR_FLAG_ALLOW_LOCAL_WRITE, on_requested,
-			       &waiter);
-	return wait_for(target, &waiter, status);
+	*mr = sync_object(&sync, *mr);
+	sync = sync_begin(target->adapter);
+	return sync_end(&sync, NdkRegisterMr(*mr, mdl, length, NDK_MR_FLAG_ALLOW_LOCAL_WRITE,
+					     sync_requested, &sync));
 }
 
 /* --- listeners -----------------------------------------------------------------------------------
@@ -107,21 +63,20 @@ static NTSTATUS listen_at(struct target *target, const struct target_export *exp
 {
 	struct listener *listener = &target->listeners[target->listener_count];
 	struct sockaddr_storage where;
-	struct waiter waiter = { 0 };
+	struct sync sync = sync_begin(target->adapter);
 	ULONG length = to_sockaddr(address, &where);
 	NTSTATUS status;
 
 	*listener = (struct listener){ .target = target, .address = *address };
-	status = CREATE(target,
-			NdkCreateListener(target->adapter, connection_incoming, listener,
-					  on_created, &waiter, &listener->listener),
-			listener->listener, NDK_LISTENER);
+	status = sync_end(&sync, NdkCreateListener(target->adapter, connection_incoming, listener,
+						   sync_created, &sync, &listener->listener));
 	if (!NT_SUCCESS(status))
 		return status;
+	listener->listener = sync_object(&sync, listener->listener);
 	target->listener_count++;
-	waiter = (struct waiter){ 0 };
-	status = NdkListen(listener->listener, (PSOCKADDR)&where, length, on_requested, &waiter);
-	status = wait_for(target, &waiter, status);
+	sync = sync_begin(target->adapter);
+	status = sync_end(&sync, NdkListen(listener->listener, (PSOCKADDR)&where, length,
+					   sync_requested, &sync));
 	if (!NT_SUCCESS(status))
 		fprintf(stderr, "%s:%u: [export %s] listen, port %u: %s%s\n", target->config.path,
 			export->line, export->name, address->port, OrielStatusName(status),
@@ -162,17 +117,17 @@ static void on_event(PVOID context, ORIEL_EVENT event, NDK_OBJECT_HEADER *object
 
 static NTSTATUS open_objects(struct target *target)
 {
-	struct waiter waiter = { 0 };
+	struct sync sync = sync_begin(target->adapter);
 	NTSTATUS status;
 
-	status = CREATE(target, NdkCreatePd(target->adapter, on_created, &waiter, &target->pd),
-			target->pd, NDK_PD);
+	status = sync_end(&sync, NdkCreatePd(target->adapter, sync_created, &sync, &target->pd));
+	target->pd = sync_object(&sync, target->pd);
 	if (NT_SUCCESS(status)) {
-		waiter = (struct waiter){ 0 };
-		status = CREATE(target,
-				NdkCreateCq(target->adapter, CQ_DEPTH, connection_completion,
-					    target, NULL, on_created, &waiter, &target->cq),
-				target->cq, NDK_CQ);
+		sync = sync_begin(target->adapter);
+		status = sync_end(&sync,
+				  NdkCreateCq(target->adapter, CQ_DEPTH, connection_completion,
+					      target, NULL, sync_created, &sync, &target->cq));
+		target->cq = sync_object(&sync, target->cq);
 	}
 	if (NT_SUCCESS(status))
 		status = register_memory(target, target->receive_memory,
