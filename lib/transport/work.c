@@ -115,6 +115,11 @@ static void check_payload(const struct transport *t, const struct qp *qp, struct
 		flight_refuse(flight, NT_DATA_OVERRUN, VERDICT(LENGTH));
 		return;
 	}
+	/* It could never start. */
+	if (lands && qp->max_reads_out == 0) {
+		flight_refuse(flight, NT_INVALID_DEVICE_REQUEST, VERDICT(READ_LIMIT));
+		return;
+	}
 	if (flight->flags & SHM_FLAG_INLINE)
 		return;
 	for (uint32_t i = 0; i < flight->nsge; i++) {
