@@ -46,7 +46,7 @@ static void check_layout(const uint8_t mad[MAD_SIZE], enum cm_attribute attribut
 	uint8_t message[232];
 
 	cr_expect_arr_eq(mad, ((uint8_t[]){ 1, 7, 2, 3, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8 }), 16);
-	cr_expect_eq(mad[16] << 8 | mad[17], attribute);
+	cr_expect_eq(get_be16(mad + 16), (uint32_t)attribute);
 	cr_expect_arr_eq(mad + 18, ((uint8_t[6]){ 0 }), 6);
 	memcpy(message, mad + 24, sizeof(message));
 	for (size_t i = 0; i < count; i++) {
