@@ -118,6 +118,9 @@ static const char *complete_memif(struct device *device, uint32_t frame)
 	return NULL;
 }
 
+/* The kernel takes no buffer under 2048 bytes for af_xdp. */
+#define AF_XDP_ROOM 2048u
+
 static const char *complete_queues(struct device *device, const char *key, uint32_t workers)
 {
 	uint32_t queues;
@@ -138,8 +141,10 @@ static const char *complete_arguments(struct device *device, uint32_t frame, uin
 		return complete_memif(device, frame);
 	if (!strcmp(driver, "net_vhost") || !strcmp(driver, "net_virtio_user"))
 		return complete_queues(device, "queues", workers);
-	if (!strcmp(driver, "net_af_xdp"))
+	if (!strcmp(driver, "net_af_xdp")) {
+		device->room = frame > AF_XDP_ROOM ? frame : AF_XDP_ROOM;
 		return complete_queues(device, "queue_count", workers);
+	}
 	if (!strcmp(driver, "net_tun"))
 		return "a tun device has no Ethernet header; use net_tap";
 	return NULL;

@@ -26,6 +26,9 @@ struct device {
 int device_parse(struct device *device, const struct net_port_config *config, uint32_t workers,
 		 const char **message);
 
+/* NULL when the driver is there; else a sentence (static) that names it and its package. */
+const char *driver_missing(const struct device *device);
+
 /* Value of `key=` among the arguments of a device: copied to value. False: not there. */
 bool device_argument(const char *device, const char *key, char *value, size_t size);
 

@@ -212,18 +212,39 @@ static void warn_of_overlap(const struct net_config *config)
 	}
 }
 
-static const char *eal_failure(const struct net_config *config, const char *reason)
+/* EAL stops at a virtual device whose driver it does not have. */
+static const char *missing_driver(const struct net_config *config)
 {
-	const char *line = net_log_line("EAL:");
+	for (uint32_t p = 0; p < config->ports; p++) {
+		const struct net_port_config *port = &config->port[p];
+		struct device device;
+		const char *missing;
 
-	if (strstr(line ? line : "", "Invalid 'command line' arguments"))
-		return "EAL does not understand the arguments behind --; see 'dpdk-testpmd --help'";
+		if (device_parse(&device, port, config->workers, &missing))
+			continue;
+		missing = driver_missing(&device);
+		if (missing)
+			return net_message("port %s: device %s: %s", port->name, port->device,
+					   missing);
+	}
+	return NULL;
+}
+
+static const char *eal_failure(const struct net_config *config, unsigned int mark,
+			       const char *reason)
+{
+	const char *cause = net_log_first(mark);
+	const char *missing = missing_driver(config);
+
 	if (net_log_mentions("Is another primary process running"))
 		return "another daemon runs with the same socket; stop it, or give this one "
 		       "another "
 		       "socket or EAL's --file-prefix";
-	return net_message("DPDK does not start (%s): %s%s", reason,
-			   line ? line : "no reason given",
+	if (net_log_mentions("Invalid 'command line' arguments"))
+		return net_message("EAL does not take the arguments behind --: %s", cause);
+	if (missing)
+		return missing;
+	return net_message("DPDK does not start: %s%s", cause ? cause : reason,
 			   config->hugepages ? "; hugepages = no starts without hugepages" : "");
 }
 
@@ -231,6 +252,7 @@ int net_init_eal(const struct net_config *config, const char *program, char *con
 		 const char **message)
 {
 	struct eal_arguments arguments;
+	unsigned int mark;
 	int error;
 
 	error = check_cpus(config, message);
@@ -240,11 +262,12 @@ int net_init_eal(const struct net_config *config, const char *program, char *con
 		return error;
 	warn_of_overlap(config);
 	net_log_capture(arguments.verbose);
+	mark = net_log_mark();
 	/* EAL keeps pointers into the vector no longer than this call. */
 	if (rte_eal_init(arguments.count, arguments.argument) < 0) {
 		error = rte_errno ? -rte_errno : -EIO;
 		net_log_release();
-		*message = eal_failure(config, rte_strerror(-error));
+		*message = eal_failure(config, mark, rte_strerror(-error));
 		return error;
 	}
 	return 0;

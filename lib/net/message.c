@@ -87,24 +87,53 @@ void net_log_release(void)
 	rte_openlog_stream(NULL);
 }
 
-static const char *find_line(const char *word)
-{
-	unsigned int oldest = kept.lines > LOG_LINES ? kept.lines - LOG_LINES : 0;
+#define FAILED_TO_INITIALIZE "failed to initialize "
 
-	for (unsigned int i = kept.lines; i > oldest; i--)
-		if (strstr(kept.line[(i - 1) % LOG_LINES], word))
-			return kept.line[(i - 1) % LOG_LINES];
+static unsigned int oldest(void)
+{
+	return kept.lines > LOG_LINES ? kept.lines - LOG_LINES : 0;
+}
+
+static const char *line_at(unsigned int number)
+{
+	return kept.line[number % LOG_LINES];
+}
+
+unsigned int net_log_mark(void)
+{
+	return kept.lines;
+}
+
+const char *net_log_first(unsigned int mark)
+{
+	unsigned int first = mark > oldest() ? mark : oldest();
+
+	return first < kept.lines ? line_at(first) : NULL;
+}
+
+const char *net_log_mentions(const char *word)
+{
+	for (unsigned int i = oldest(); i < kept.lines; i++)
+		if (strstr(line_at(i), word))
+			return line_at(i);
 	return NULL;
 }
 
-bool net_log_mentions(const char *word)
+const char *net_log_device(const char *device)
 {
-	return find_line(word) != NULL;
-}
+	const char *cause = NULL;
 
-const char *net_log_line(const char *word)
-{
-	const char *line = find_line(word);
+	for (unsigned int i = oldest(); i < kept.lines; i++) {
+		const char *failed = strstr(line_at(i), FAILED_TO_INITIALIZE);
 
-	return line || !kept.lines ? line : kept.line[(kept.lines - 1) % LOG_LINES];
+		if (!failed) {
+			cause = cause ? cause : line_at(i);
+			continue;
+		}
+		failed += sizeof(FAILED_TO_INITIALIZE) - 1;
+		if (strncmp(failed, device, strlen(device)) == 0)
+			return cause;
+		cause = NULL;
+	}
+	return NULL;
 }

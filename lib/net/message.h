@@ -16,8 +16,13 @@ __attribute__((format(printf, 1, 2))) void net_warn(const char *format, ...);
  */
 void net_log_capture(bool verbose);
 void net_log_release(void);
-/* The last line that mentions `word`, else the last one, else NULL. */
-const char *net_log_line(const char *word);
-bool net_log_mentions(const char *word);
+
+/* The lines so far; and the first of those since, which is the cause of what follows; or NULL. */
+unsigned int net_log_mark(void);
+const char *net_log_first(unsigned int mark);
+/* The oldest line with `word`, or NULL. */
+const char *net_log_mentions(const char *word);
+/* What was said before the line that EAL ends its try at a virtual device with, or NULL. */
+const char *net_log_device(const char *device);
 
 #endif

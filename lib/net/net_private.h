@@ -64,6 +64,7 @@ struct net_port {
 	uint16_t id; /* DPDK's */
 	bool open;
 	bool started;
+	bool promiscuous; /* because of us */
 	int socket; /* NUMA node, or SOCKET_ID_ANY */
 	char driver[32];
 	struct rte_mempool *rx_pool;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ports: finds the device, checks that it can do what is asked, configures and starts it. */
 #include <errno.h>
-#include <link.h>
 #include <net/if.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -21,58 +20,33 @@ static int refuse(const struct net_port_config *config, int error, const char **
 	return error;
 }
 
+/* The driver's own first words since `mark`, or the error's. */
+static int refuse_with_cause(const struct net_port_config *config, int error, const char **message,
+			     const char *what, unsigned int mark)
+{
+	const char *cause = net_log_first(mark);
+	char text[320];
+
+	snprintf(text, sizeof(text), "it %s: %s", what, cause ? cause : rte_strerror(-error));
+	return refuse(config, error, message, text);
+}
+
 /* --- finding the device ------------------------------------------------------------ */
-
-static int note_library(struct dl_phdr_info *info, size_t size, void *data)
-{
-	const char **wanted = data;
-
-	if (info->dlpi_name && strstr(info->dlpi_name, *wanted)) {
-		*wanted = NULL;
-		return 1;
-	}
-	return 0;
-}
-
-static bool library_loaded(const char *name)
-{
-	dl_iterate_phdr(note_library, &name);
-	return name == NULL;
-}
-
-/* Drivers are libraries that EAL loads; a package may have been left out. */
-static bool driver_missing(const struct device *device)
-{
-	char name[64];
-
-	snprintf(name, sizeof(name), "librte_%s.so", device->driver);
-	return !device->pci && library_loaded("librte_eal.so") && !library_loaded(name);
-}
 
 static int device_failed(const struct net_port_config *config, const struct device *device,
 			 const char **message)
 {
-	char package[64], text[400];
-	const char *line = net_log_line(device->name);
+	const char *cause = net_log_device(device->name);
+	const char *missing = driver_missing(device);
+	char text[320];
 
-	if (driver_missing(device)) {
-		snprintf(package, sizeof(package), "librte-%s", device->driver);
-		for (char *c = package; *c; c++)
-			*c = *c == '_' ? '-' : *c;
-		snprintf(text, sizeof(text),
-			 "DPDK here has no driver %s: correct the name, or install the driver "
-			 "(Debian "
-			 "package %s23)",
-			 device->driver, package);
-	} else {
-		snprintf(text, sizeof(text), "it does not start: %s%s",
-			 line ? line
-			      : "the driver gives no reason; is the address right, and the "
-				"device bound to vfio-pci?",
-			 geteuid() ? " (this process is not root: the driver may need CAP_NET_RAW "
-				     "or CAP_NET_ADMIN)"
-				   : "");
-	}
+	if (missing)
+		return refuse(config, -ENODEV, message, missing);
+	if (!cause)
+		cause = device->pci ? "no such device, or it is not bound to vfio-pci"
+				    : "are its arguments right?";
+	snprintf(text, sizeof(text), "it does not start: %s%s", cause,
+		 geteuid() ? " (not root: the driver may need CAP_NET_RAW or CAP_NET_ADMIN)" : "");
 	return refuse(config, -ENODEV, message, text);
 }
 
@@ -184,6 +158,7 @@ static int configure(const struct net *net, struct net_port *port,
 		     const char **message)
 {
 	uint16_t workers = (uint16_t)net->config.workers;
+	unsigned int mark = net_log_mark();
 	struct rte_eth_conf conf = { 0 };
 	int error;
 
@@ -197,15 +172,7 @@ static int configure(const struct net *net, struct net_port *port,
 			info->flow_type_rss_offloads & (RTE_ETH_RSS_UDP | RTE_ETH_RSS_IP);
 	}
 	error = rte_eth_dev_configure(port->id, workers, workers, &conf);
-	if (error) {
-		char text[160];
-		const char *line = net_log_line(NULL);
-
-		snprintf(text, sizeof(text), "cannot be configured: %s%s%s", rte_strerror(-error),
-			 line ? "; " : "", line ? line : "");
-		return refuse(config, error, message, text);
-	}
-	return 0;
+	return error ? refuse_with_cause(config, error, message, "cannot be configured", mark) : 0;
 }
 
 int port_open(struct net *net, uint32_t index, const char **message)
@@ -259,9 +226,14 @@ static int setup_queues(const struct net *net, const struct net_port *port)
 }
 
 /* Neighbour solicitations come to group addresses. */
-static void accept_groups(const struct net_port *port, const struct net_port_config *config)
+static void accept_groups(struct net_port *port, const struct net_port_config *config)
 {
-	if (rte_eth_allmulticast_enable(port->id) == 0 || rte_eth_promiscuous_enable(port->id) == 0)
+	if (rte_eth_allmulticast_enable(port->id) == 0)
+		return;
+	/* A kernel interface would stay promiscuous after us: port_close() undoes it. */
+	port->promiscuous = rte_eth_promiscuous_get(port->id) == 0 &&
+			    rte_eth_promiscuous_enable(port->id) == 0;
+	if (port->promiscuous)
 		return;
 	/* Drivers of plain links have no filter that could be opened. */
 	if (port->device.pci)
@@ -273,19 +245,14 @@ int port_start(struct net *net, uint32_t index, const char **message)
 {
 	const struct net_port_config *config = &net->config.port[index];
 	struct net_port *port = &net->port[index];
-	char text[300];
+	unsigned int mark = net_log_mark();
 	int error;
 
 	error = setup_queues(net, port);
 	if (!error)
 		error = rte_eth_dev_start(port->id);
-	if (error) {
-		const char *line = net_log_line(NULL);
-
-		snprintf(text, sizeof(text), "does not start: %s%s%s", rte_strerror(-error),
-			 line ? "; " : "", line ? line : "");
-		return refuse(config, error, message, text);
-	}
+	if (error)
+		return refuse_with_cause(config, error, message, "does not start", mark);
 	port->started = true;
 	accept_groups(port, config);
 	return 0;
@@ -293,6 +260,8 @@ int port_start(struct net *net, uint32_t index, const char **message)
 
 void port_close(struct net_port *port)
 {
+	if (port->promiscuous)
+		rte_eth_promiscuous_disable(port->id);
 	if (port->started)
 		rte_eth_dev_stop(port->id);
 	if (port->open)

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The recording transport and memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake.h"
+
+struct fake fake;
+
+struct transport {
+	struct transport_io io;
+	unsigned int worker;
+	struct transport_stats stats;
+	struct pktbuf *kept[256];
+	uint32_t keeps;
+};
+
+static struct fake_worker *record(const struct transport *transport)
+{
+	return &fake.worker[transport->worker];
+}
+
+static void count(uint32_t *word)
+{
+	__atomic_fetch_add(word, 1, __ATOMIC_RELEASE);
+}
+
+/* --- shared ------------------------------------------------------------------------ */
+
+uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn)
+{
+	return qpn > FAKE_QPN && qpn < FAKE_QPN + FAKE_QPS ? qpn - FAKE_QPN : 0;
+}
+
+uint32_t qp_home(const struct transport_shared *shared, uint32_t qp)
+{
+	return qp % fake.workers;
+}
+
+/* --- a worker's -------------------------------------------------------------------- */
+
+int transport_create(struct transport **transport, struct transport_shared *shared,
+		     unsigned int worker, const struct transport_io *io)
+{
+	*transport = calloc(1, sizeof(**transport));
+	if (!*transport)
+		return -1;
+	(*transport)->io = *io;
+	(*transport)->worker = worker;
+	return 0;
+}
+
+static void release(struct transport *transport)
+{
+	while (transport->keeps)
+		transport->io.put(transport->io.context, transport->kept[--transport->keeps],
+				  PKTBUF_FREE);
+}
+
+void transport_destroy(struct transport *transport)
+{
+	release(transport);
+	free(transport);
+}
+
+struct transport_stats *transport_get_stats(struct transport *transport)
+{
+	return &transport->stats;
+}
+
+void transport_attach(struct transport *transport, uint32_t qp, uint64_t now)
+{
+	count(&record(transport)->attached);
+}
+
+int transport_connect(struct transport *transport, uint32_t qp,
+		      const struct qp_connection *connection, uint64_t now)
+{
+	count(&record(transport)->connected);
+	return connection->path_mtu == 1024 ? 0 : -22;
+}
+
+void transport_flush(struct transport *transport, uint32_t qp, uint64_t now)
+{
+	count(&record(transport)->flushed);
+}
+
+bool transport_may_detach(struct transport *transport, uint32_t qp)
+{
+	return fake_get(&fake.may_detach);
+}
+
+void transport_detach(struct transport *transport, uint32_t qp)
+{
+	record(transport)->detached_at = ++record(transport)->order;
+	count(&record(transport)->detached);
+}
+
+void transport_add_session(struct transport *transport, uint32_t session)
+{
+	count(&record(transport)->sessions_added);
+}
+
+void transport_remove_session(struct transport *transport, uint32_t session)
+{
+	record(transport)->removed_at = ++record(transport)->order;
+	count(&record(transport)->sessions_removed);
+}
+
+/* Sends the frame back to where it came from. */
+static void echo(struct transport *transport, const struct wire_view *view,
+		 const struct pktbuf *packet)
+{
+	struct pktbuf *answer = transport->io.get(transport->io.context);
+
+	if (!answer)
+		return;
+	memcpy(answer->data, packet->data, packet->length);
+	memcpy(answer->data, view->frame + 6, 6);
+	memcpy(answer->data + 6, view->frame, 6);
+	answer->length = packet->length;
+	transport->io.put(transport->io.context, answer, PKTBUF_SEND);
+}
+
+bool transport_receive(struct transport *transport, const struct wire_view *view,
+		       struct pktbuf *packet, uint64_t now)
+{
+	struct fake_worker *worker = record(transport);
+	uint32_t at = worker->frames;
+
+	if (at < FAKE_RECEIVED)
+		worker->frame[at] = (struct fake_frame){ .worker = transport->worker,
+							 .qpn = view->qpn,
+							 .psn = view->psn };
+	count(&worker->frames);
+	if (fake_get(&fake.echo))
+		echo(transport, view, packet);
+	if (!fake_get(&fake.keep) || transport->keeps == 256)
+		return false;
+	transport->kept[transport->keeps++] = packet;
+	return true;
+}
+
+unsigned int transport_poll(struct transport *transport, uint64_t now)
+{
+	unsigned int done = 0;
+
+	if (!fake_get(&fake.keep) && transport->keeps) {
+		release(transport);
+		done++;
+	}
+	while (transport->worker == 0 && fake_get(&fake.raise) && done < 64) {
+		struct transport_event event = { .type = TRANSPORT_QP_ERROR, .object = fake.raise };
+
+		transport->io.event(transport->io.context, &event);
+		__atomic_fetch_sub(&fake.raise, 1, __ATOMIC_RELEASE);
+		done++;
+	}
+	return done;
+}
+
+uint64_t transport_next_deadline(const struct transport *transport, uint64_t now)
+{
+	return UINT64_MAX;
+}
+
+/* --- memory ------------------------------------------------------------------------ */
+
+void memory_reader_online(struct memory *memory, unsigned int reader)
+{
+	count(&fake.worker[reader].online);
+}
+
+void memory_reader_offline(struct memory *memory, unsigned int reader)
+{
+	count(&fake.worker[reader].offline);
+}
+
+void memory_quiescent(struct memory *memory, unsigned int reader)
+{
+	__atomic_fetch_add(&fake.worker[reader].quiescent, 1, __ATOMIC_RELEASE);
+}

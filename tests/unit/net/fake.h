@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A transport and a memory that only write down what lib/net does with them, so that its
+ * loop is tested without queue pairs. Queue pair i (1 .. 15) has QPN 0x1000 + i and lives on
+ * worker i modulo the number of workers.
+ */
+#ifndef TESTS_NET_FAKE_H
+#define TESTS_NET_FAKE_H
+
+#include "transport/transport.h"
+
+#define FAKE_QPS      16u
+#define FAKE_QPN      0x1000u
+#define FAKE_RECEIVED 4096u
+
+struct fake_frame {
+	uint32_t worker;
+	uint32_t qpn;
+	uint32_t psn;
+};
+
+struct fake_worker {
+	struct fake_frame frame[FAKE_RECEIVED];
+	uint32_t frames; /* atomic */
+	uint32_t attached, connected, flushed, detached, sessions_added,
+		sessions_removed; /* atomic */
+	uint32_t online, offline; /* atomic */
+	uint64_t quiescent;       /* atomic */
+	uint32_t order;           /* count of commands */
+	uint32_t removed_at, detached_at;
+};
+
+struct fake {
+	uint32_t workers;
+	struct fake_worker worker[SHM_MAX_WORKERS];
+	/* Settings, atomic. */
+	uint32_t may_detach;
+	uint32_t echo;  /* a received frame is answered by one built from get() */
+	uint32_t keep;  /* received frames are kept, and put back when this goes to 0 */
+	uint32_t raise; /* events to raise in the next poll of worker 0 */
+};
+extern struct fake fake;
+
+static inline uint32_t fake_get(const uint32_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static inline void fake_set(uint32_t *word, uint32_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+#endif
