@@ -50,8 +50,6 @@ unsigned int park_run(struct transport *t, struct qp *qp)
 		park_remove_first(t, local);
 		done++;
 	}
-	if (local->parked && local->grace == 0 && done)
-		ready_add(t, qp);
 	return done;
 }
 

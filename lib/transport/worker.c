@@ -495,7 +495,8 @@ static unsigned int read_all_doorbells(struct transport *t)
 /* Answers first: a peer waits for them, and they are what makes it send on. */
 static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
 {
-	unsigned int done = 0, sent;
+	const struct qp_local *local = qp_local(t, qp);
+	unsigned int done, sent;
 
 	if (qp->state == QP_ERROR) {
 		done = flush_run(t, qp);
@@ -505,9 +506,9 @@ static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
 	}
 	if (qp->state != QP_RTS)
 		return 0;
-	sent = responder_send(t, qp);
-	done += sent + park_run(t, qp);
-	if (responder_pending(t, qp))
+	done = park_run(t, qp) + responder_send(t, qp);
+	/* Parked frames may have waited for just these answers. */
+	if (responder_pending(t, qp) || (local->parked && local->grace == 0))
 		ready_add(t, qp);
 	if (qp->state != QP_RTS)
 		return done;
