@@ -52,6 +52,17 @@ bool completion_room(struct transport *t, uint32_t index)
 	return false;
 }
 
+/* What was entered before the process died may not have been shown. */
+void completion_publish_again(struct transport *t)
+{
+	for (uint32_t i = 1; i < t->shared->cq_watermark; i++) {
+		const struct cq *cq = &t->shared->cqs[i];
+
+		if (cq->state == CQ_OPEN && cq->side[t->worker].tail)
+			mark_news(t, i, NEWS_ENTRY | NEWS_SOLICITED);
+	}
+}
+
 uint64_t completion_add(struct transport *t, struct intent *intent, uint32_t cq,
 			const struct shm_cqe *cqe)
 {

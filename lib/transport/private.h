@@ -90,6 +90,7 @@ struct transport_shared {
 	/* The control thread's. */
 	uint32_t free_qp_first, free_qp_last, qp_watermark;
 	uint32_t free_cq, cq_watermark;
+	bool adopted;
 
 	uint64_t *qpn_cache; /* any thread's */
 };
@@ -302,6 +303,8 @@ uint64_t completion_add(struct transport *t, struct intent *intent, uint32_t cq,
 			const struct shm_cqe *cqe);
 /* Whether the CQ has room for one more; else breaks it. */
 bool completion_room(struct transport *t, uint32_t cq);
+/* Adopted arena: all tails are to be published with the next burst. */
+void completion_publish_again(struct transport *t);
 /* Publishes tails, satisfies arms, wakes clients. */
 void completion_publish(struct transport *t);
 

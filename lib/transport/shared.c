@@ -98,6 +98,7 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 	s->qpn_key = arena->header->qpn_key;
 	s->qp_watermark = 1;
 	s->cq_watermark = 1;
+	s->adopted = adopted;
 	s->qp_local = aligned_alloc(SHM_CACHE_LINE, sizes->qps * sizeof(*s->qp_local));
 	s->cq_local = calloc(sizes->cqs, sizeof(*s->cq_local));
 	s->sessions = calloc(sizes->sessions, sizeof(struct session_local *));
@@ -133,6 +134,17 @@ void transport_set_resolver(struct transport_shared *shared, handle_resolver *re
 	shared->resolve_context = context;
 }
 
+static void fill_doorbells(const struct transport_shared *shared, uint32_t session,
+			   struct session_local *local)
+{
+	memset(local->doorbell, 0, sizeof(local->doorbell));
+	if (!shared->adopted)
+		return;
+	for (uint32_t i = 1; i < shared->qp_watermark; i++)
+		if (shared->qps[i].number && shared->qps[i].session == session)
+			local->doorbell[shared->qps[i].doorbell] = i;
+}
+
 /* The doorbell table stays when the session goes: workers may still look at it. */
 void transport_set_session(struct transport_shared *shared, uint32_t session,
 			   struct shm_session *memory)
@@ -145,7 +157,7 @@ void transport_set_session(struct transport_shared *shared, uint32_t session,
 			return;
 	}
 	if (memory)
-		memset(local->doorbell, 0, sizeof(local->doorbell));
+		fill_doorbells(shared, session, local);
 	local->memory = memory;
 	__atomic_store_n(&shared->sessions[session], local, __ATOMIC_RELEASE);
 }

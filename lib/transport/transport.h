@@ -203,6 +203,8 @@ void transport_detach(struct transport *transport, uint32_t qp);
 bool transport_may_detach(struct transport *transport, uint32_t qp);
 /* This worker looks at the doorbells of a session from now on, or no more. */
 void transport_add_session(struct transport *transport, uint32_t session);
+/* The same after adoption of the arena: the stock's cursor goes on from where it was. */
+void transport_adopt_session(struct transport *transport, uint32_t session);
 void transport_remove_session(struct transport *transport, uint32_t session);
 
 /*
@@ -225,15 +227,18 @@ uint64_t transport_next_deadline(const struct transport *transport, uint64_t now
 
 /* --- statistics -------------------------------------------------------------------------- */
 
-#define TRANSPORT_COUNTERS(X)                                                                     \
-	X(rx_packets)                                                                             \
-	X(rx_bytes)                                                                               \
-	X(tx_packets) X(tx_bytes) X(rx_send) X(rx_write) X(rx_write_bytes) X(rx_read)             \
-		X(rx_read_bytes) X(rx_atomic) X(tx_send) X(tx_write) X(tx_write_bytes) X(tx_read) \
-			X(tx_read_bytes) X(tx_atomic) X(tx_ack) X(rx_ack) X(tx_nak) X(rx_nak)     \
-				X(tx_rnr) X(rx_rnr) X(retransmits) X(timeouts) X(binds)           \
-					X(invalidates) X(remote_invalidates) X(completions)       \
-						X(completion_errors) X(no_buffer) X(stock_full)
+#define TRANSPORT_COUNTERS(X)                                                                    \
+	X(rx_packets)                                                                            \
+	X(rx_bytes)                                                                              \
+	X(tx_packets)                                                                            \
+	X(tx_bytes)                                                                              \
+	X(rx_send)                                                                               \
+	X(rx_write) X(rx_write_bytes) X(rx_read) X(rx_read_bytes) X(rx_atomic) X(tx_send)        \
+		X(tx_write) X(tx_write_bytes) X(tx_read) X(tx_read_bytes) X(tx_atomic) X(tx_ack) \
+			X(rx_ack) X(tx_nak) X(rx_nak) X(tx_rnr) X(rx_rnr) X(retransmits)         \
+				X(timeouts) X(binds) X(invalidates) X(remote_invalidates)        \
+					X(completions) X(completion_errors) X(no_buffer)         \
+						X(stock_full)
 
 struct transport_stats {
 #define TRANSPORT_COUNTER(name) uint64_t name;

@@ -63,6 +63,8 @@ int transport_create(struct transport **transport, struct transport_shared *shar
 	}
 	timers_create(&t->timers, 0);
 	transport_recover(t);
+	if (shared->adopted)
+		completion_publish_again(t);
 	collect_flights(t);
 	*transport = t;
 	return 0;
@@ -303,8 +305,17 @@ void transport_attach(struct transport *transport, uint32_t qp_number, uint64_t 
 	local->attached = true;
 	qp->answered = responder_resources(qp->responder);
 	qp->answer.kind = ANSWER_NONE;
-	if (qp->first_flight)
+	if (qp->first_flight || qp->send.taken) {
 		trim_flights(transport, qp);
+		shm_store_release(&local->memory->send.done, requester_done(qp->requester));
+	}
+	if (qp->receive.taken)
+		shm_store_release(&local->memory->receive.done, qp->receive.taken);
+	if (qp->flags & QP_INVALIDATED) {
+		/* Nobody of the dead process looks at the token any more. */
+		local->grace = memory_grace_start(transport->shared->memory);
+		grace_add(transport, qp);
+	}
 	if (qp->state == QP_RTS) {
 		qp_build_template(qp, &local->frame);
 		requester_go_back(transport, qp);
@@ -412,7 +423,7 @@ void transport_detach(struct transport *transport, uint32_t qp_number)
 /* --- sessions ----------------------------------------------------------------------------------
  */
 
-void transport_add_session(struct transport *transport, uint32_t session)
+void transport_adopt_session(struct transport *transport, uint32_t session)
 {
 	struct session_local *local = transport->shared->sessions[session];
 	struct session_place *place;
@@ -423,7 +434,13 @@ void transport_add_session(struct transport *transport, uint32_t session)
 	place = &transport->sessions[transport->session_count++];
 	place->session = session;
 	place->area = &local->memory->worker[transport->worker];
-	transport->state->stock_tail[session] = place->area->stock_cursor.tail;
+}
+
+/* Its memory is fresh: the stock is empty. */
+void transport_add_session(struct transport *transport, uint32_t session)
+{
+	transport->state->stock_tail[session] = 0;
+	transport_adopt_session(transport, session);
 }
 
 void transport_remove_session(struct transport *transport, uint32_t session)

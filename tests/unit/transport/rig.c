@@ -364,18 +364,20 @@ static unsigned int pass_frames(struct rig *rig, bool from_a)
 	return done;
 }
 
+unsigned int rig_turn(struct rig *rig)
+{
+	unsigned int done = end_poll(&rig->a, rig->now);
+
+	done += pass_frames(rig, true);
+	done += end_poll(&rig->b, rig->now);
+	done += pass_frames(rig, false);
+	return done;
+}
+
 void rig_settle(struct rig *rig)
 {
-	for (unsigned int turns = 0;; turns++) {
-		unsigned int done = end_poll(&rig->a, rig->now);
-
-		done += pass_frames(rig, true);
-		done += end_poll(&rig->b, rig->now);
-		done += pass_frames(rig, false);
-		if (done == 0)
-			return;
+	for (unsigned int turns = 0; rig_turn(rig); turns++)
 		cr_assert_lt(turns, 1000000, "never settles");
-	}
 }
 
 void rig_run(struct rig *rig, uint64_t until)

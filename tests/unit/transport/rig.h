@@ -98,6 +98,8 @@ void rig_join(struct rig *rig, struct rig_qp *a, struct rig_qp *b, struct qp_con
 void rig_create(struct rig *rig);
 /* Frees both, after checking that every buffer came back. */
 void rig_destroy(struct rig *rig);
+/* One poll of each end and one delivery of what lies there; how much was done. */
+unsigned int rig_turn(struct rig *rig);
 /* Polls and passes frames until both ends are idle; time stands still. */
 void rig_settle(struct rig *rig);
 /* The same, jumping to the next deadline until nothing is left or `until` is reached. */
