@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* <ndk/ndk.h>'s numbers against NDKPI's, and against those that the daemon uses. */
+#include <criterion/criterion.h>
+
+#include "ndk/ndk.h"
+#include "shm/layout.h"
+#include "shm/status.h"
+
+struct value {
+	const char *name;
+	uint32_t is;
+	uint32_t wanted;
+};
+
+#define VALUE(name, wanted)                     \
+	{                                       \
+#name, (uint32_t)(name), wanted \
+	}
+
+static void check(const struct value *value, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		cr_expect_eq(value[i].is, value[i].wanted, "%s is %#x, NDKPI has %#x",
+			     value[i].name, value[i].is, value[i].wanted);
+}
+
+#define CHECK(values) check(values, sizeof(values) / sizeof((values)[0]))
+
+static const struct value ndkpi[] = {
+	VALUE(NdkObjectTypeUndefined, 0),
+	VALUE(NdkObjectTypeAdapter, 1),
+	VALUE(NdkObjectTypeQp, 2),
+	VALUE(NdkObjectTypeCq, 3),
+	VALUE(NdkObjectTypeMr, 4),
+	VALUE(NdkObjectTypeMw, 5),
+	VALUE(NdkObjectTypePd, 6),
+	VALUE(NdkObjectTypeSharedEndpoint, 7),
+	VALUE(NdkObjectTypeConnector, 8),
+	VALUE(NdkObjectTypeListener, 9),
+	VALUE(NdkObjectTypeSrq, 10),
+	VALUE(NdkObjectTypeMax, 11),
+	VALUE(NdkOperationTypeReceive, 1),
+	VALUE(NdkOperationTypeReceiveAndInvalidate, 0x8001),
+	VALUE(NdkOperationTypeSend, 2),
+	VALUE(NdkOperationTypeFastRegister, 4),
+	VALUE(NdkOperationTypeBind, 8),
+	VALUE(NdkOperationTypeInvalidate, 16),
+	VALUE(NdkOperationTypeRead, 32),
+	VALUE(NdkOperationTypeWrite, 64),
+	VALUE(NDK_OP_FLAG_SILENT_SUCCESS, 0x00000001),
+	VALUE(NDK_OP_FLAG_READ_FENCE, 0x00000002),
+	VALUE(NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT, 0x00000004),
+	VALUE(NDK_OP_FLAG_ALLOW_REMOTE_READ, 0x00000008),
+	VALUE(NDK_OP_FLAG_ALLOW_LOCAL_WRITE, 0x00000010),
+	VALUE(NDK_OP_FLAG_ALLOW_REMOTE_WRITE, 0x00000030),
+	VALUE(NDK_OP_FLAG_INLINE, 0x00000040),
+	VALUE(NDK_OP_FLAG_RDMA_READ_SINK, 0x00000080),
+	VALUE(NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE, 0x00000100),
+	VALUE(NDK_OP_FLAG_DEFER, 0x00000200),
+	VALUE(NDK_MR_FLAG_ALLOW_LOCAL_READ, 0x00000000),
+	VALUE(NDK_MR_FLAG_ALLOW_LOCAL_WRITE, 0x00000001),
+	VALUE(NDK_MR_FLAG_ALLOW_REMOTE_READ, 0x00000002),
+	VALUE(NDK_MR_FLAG_ALLOW_REMOTE_WRITE, 0x00000005),
+	VALUE(NDK_MR_FLAG_RDMA_READ_SINK, 0x00000008),
+	VALUE(NDK_CQ_NOTIFY_ERRORS, 0),
+	VALUE(NDK_CQ_NOTIFY_ANY, 1),
+	VALUE(NDK_CQ_NOTIFY_SOLICITED, 2),
+	VALUE(NDK_ADAPTER_FLAG_IN_ORDER_DMA_SUPPORTED, 0x00000001),
+	VALUE(NDK_ADAPTER_FLAG_RDMA_READ_SINK_NOT_REQUIRED, 0x00000002),
+	VALUE(NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED, 0x00000004),
+	VALUE(NDK_ADAPTER_FLAG_MULTI_ENGINE_SUPPORTED, 0x00000008),
+	VALUE(NDK_ADAPTER_FLAG_RDMA_READ_LOCAL_INVALIDATE_SUPPORTED, 0x00000010),
+	VALUE(NDK_ADAPTER_FLAG_CQ_RESIZE_SUPPORTED, 0x00000100),
+	VALUE(NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED, 0x00010000),
+	VALUE(NdkUndefined, 0),
+	VALUE(NdkiWarp, 1),
+	VALUE(NdkInfiniBand, 2),
+	VALUE(NdkRoCE, 3),
+	VALUE(NdkRoCEv2, 4),
+	VALUE(NdkMaxTechnology, 5),
+};
+
+/* Values of ntstatus.h and of NDIS. */
+static const struct value statuses[] = {
+	VALUE(STATUS_SUCCESS, 0x00000000),
+	VALUE(STATUS_TIMEOUT, 0x00000102),
+	VALUE(STATUS_PENDING, 0x00000103),
+	VALUE(STATUS_BUFFER_OVERFLOW, 0x80000005),
+	VALUE(STATUS_DEVICE_BUSY, 0x80000011),
+	VALUE(STATUS_NO_MORE_ENTRIES, 0x8000001a),
+	VALUE(STATUS_UNSUCCESSFUL, 0xc0000001),
+	VALUE(STATUS_ACCESS_VIOLATION, 0xc0000005),
+	VALUE(STATUS_INVALID_HANDLE, 0xc0000008),
+	VALUE(STATUS_INVALID_PARAMETER, 0xc000000d),
+	VALUE(STATUS_INVALID_DEVICE_REQUEST, 0xc0000010),
+	VALUE(STATUS_NO_MEMORY, 0xc0000017),
+	VALUE(STATUS_BUFFER_TOO_SMALL, 0xc0000023),
+	VALUE(STATUS_INVALID_PARAMETER_MIX, 0xc0000030),
+	VALUE(STATUS_DATA_OVERRUN, 0xc000003c),
+	VALUE(STATUS_DATA_ERROR, 0xc000003e),
+	VALUE(STATUS_SHARING_VIOLATION, 0xc0000043),
+	VALUE(STATUS_INSUFFICIENT_RESOURCES, 0xc000009a),
+	VALUE(STATUS_DEVICE_NOT_READY, 0xc00000a3),
+	VALUE(STATUS_IO_TIMEOUT, 0xc00000b5),
+	VALUE(STATUS_NOT_SUPPORTED, 0xc00000bb),
+	VALUE(STATUS_BAD_NETWORK_NAME, 0xc00000cc),
+	VALUE(STATUS_INTERNAL_ERROR, 0xc00000e5),
+	VALUE(STATUS_INVALID_PARAMETER_1, 0xc00000ef),
+	VALUE(STATUS_INVALID_PARAMETER_2, 0xc00000f0),
+	VALUE(STATUS_INVALID_PARAMETER_3, 0xc00000f1),
+	VALUE(STATUS_INVALID_PARAMETER_4, 0xc00000f2),
+	VALUE(STATUS_INVALID_PARAMETER_5, 0xc00000f3),
+	VALUE(STATUS_INVALID_PARAMETER_6, 0xc00000f4),
+	VALUE(STATUS_INVALID_PARAMETER_7, 0xc00000f5),
+	VALUE(STATUS_INVALID_PARAMETER_8, 0xc00000f6),
+	VALUE(STATUS_INVALID_PARAMETER_9, 0xc00000f7),
+	VALUE(STATUS_INVALID_PARAMETER_10, 0xc00000f8),
+	VALUE(STATUS_CANCELLED, 0xc0000120),
+	VALUE(STATUS_REMOTE_RESOURCES, 0xc000013d),
+	VALUE(STATUS_INVALID_ADDRESS, 0xc0000141),
+	VALUE(STATUS_INVALID_DEVICE_STATE, 0xc0000184),
+	VALUE(STATUS_INVALID_BUFFER_SIZE, 0xc0000206),
+	VALUE(STATUS_TOO_MANY_ADDRESSES, 0xc0000209),
+	VALUE(STATUS_ADDRESS_ALREADY_EXISTS, 0xc000020a),
+	VALUE(STATUS_CONNECTION_DISCONNECTED, 0xc000020c),
+	VALUE(STATUS_CONNECTION_RESET, 0xc000020d),
+	VALUE(STATUS_CONNECTION_REFUSED, 0xc0000236),
+	VALUE(STATUS_ADDRESS_ALREADY_ASSOCIATED, 0xc0000238),
+	VALUE(STATUS_CONNECTION_INVALID, 0xc000023a),
+	VALUE(STATUS_CONNECTION_ACTIVE, 0xc000023b),
+	VALUE(STATUS_NETWORK_UNREACHABLE, 0xc000023c),
+	VALUE(STATUS_HOST_UNREACHABLE, 0xc000023d),
+	VALUE(STATUS_REQUEST_ABORTED, 0xc0000240),
+	VALUE(STATUS_CONNECTION_ABORTED, 0xc0000241),
+	VALUE(STATUS_DEVICE_REMOVED, 0xc00002b6),
+	VALUE(STATUS_IMPLEMENTATION_LIMIT, 0xc000042b),
+	VALUE(NDIS_STATUS_BAD_VERSION, 0xc0010004),
+	VALUE(NDIS_STATUS_ADAPTER_NOT_READY, 0xc0010011),
+	VALUE(NDIS_STATUS_RESOURCES, 0xc000009a),
+};
+
+Test(ndk_values, flags_types_and_technologies_are_ndkpis)
+{
+	CHECK(ndkpi);
+}
+
+Test(ndk_values, statuses_are_windows)
+{
+	CHECK(statuses);
+}
+
+/* NDKPI: success is >= 0, so PENDING and TIMEOUT are success and warnings are not. */
+Test(ndk_values, nt_success_takes_pending_and_refuses_warnings)
+{
+	cr_expect(NT_SUCCESS(STATUS_SUCCESS));
+	cr_expect(NT_SUCCESS(STATUS_PENDING));
+	cr_expect(NT_SUCCESS(STATUS_TIMEOUT));
+	cr_expect(!NT_SUCCESS(STATUS_BUFFER_OVERFLOW));
+	cr_expect(!NT_SUCCESS(STATUS_ACCESS_VIOLATION));
+}
+
+/* NDK_RESULT_EX: one test of bit 0 finds every receive, ours too. */
+Test(ndk_values, bit_0_marks_receives_and_nothing_else)
+{
+	static const uint32_t receive[] = {
+		NdkOperationTypeReceive,
+		NdkOperationTypeReceiveAndInvalidate,
+		OrielOperationTypeReceiveImmediate,
+		OrielOperationTypeReceiveWriteImmediate,
+	};
+	static const uint32_t other[] = {
+		NdkOperationTypeSend,       NdkOperationTypeFastRegister,  NdkOperationTypeBind,
+		NdkOperationTypeInvalidate, NdkOperationTypeRead,          NdkOperationTypeWrite,
+		OrielOperationTypeFetchAdd, OrielOperationTypeCompareSwap,
+	};
+
+	for (size_t i = 0; i < sizeof(receive) / sizeof(receive[0]); i++)
+		cr_expect(receive[i] & NdkOperationTypeReceive);
+	for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); i++)
+		cr_expect(!(other[i] & NdkOperationTypeReceive));
+}
+
+/* NdkBind and NdkRegisterMr pages: the right to write contains the local right to write. */
+Test(ndk_values, remote_writes_and_atomics_contain_local_write)
+{
+	cr_expect(NDK_OP_FLAG_ALLOW_REMOTE_WRITE & NDK_OP_FLAG_ALLOW_LOCAL_WRITE);
+	cr_expect(NDK_MR_FLAG_ALLOW_REMOTE_WRITE & NDK_MR_FLAG_ALLOW_LOCAL_WRITE);
+	cr_expect(ORIEL_MR_FLAG_ALLOW_REMOTE_ATOMIC & NDK_MR_FLAG_ALLOW_LOCAL_WRITE);
+	cr_expect(ORIEL_MR_FLAG_ALLOW_REMOTE_ATOMIC & 0x00010000u);
+}
+
+/* Our own flags and types: programs are compiled with them, so they do not change. */
+Test(ndk_values, extensions_stay)
+{
+	static const struct value ours[] = {
+		VALUE(ORIEL_OP_FLAG_TIE_TO_QP, 0x00010000),
+		VALUE(ORIEL_OP_FLAG_ALLOW_REMOTE_ATOMIC, 0x00020000),
+		VALUE(ORIEL_MR_FLAG_ALLOW_REMOTE_ATOMIC, 0x00010001),
+		VALUE(OrielOperationTypeFetchAdd, 0x100),
+		VALUE(OrielOperationTypeCompareSwap, 0x200),
+		VALUE(OrielOperationTypeReceiveImmediate, 0x2001),
+		VALUE(OrielOperationTypeReceiveWriteImmediate, 0x4001),
+		VALUE(OrielEventQpFatal, SHM_ASYNC_QP_FATAL),
+		VALUE(OrielEventQpAccessError, SHM_ASYNC_QP_ACCESS_ERROR),
+		VALUE(OrielEventQpInvalidRequest, SHM_ASYNC_QP_INVALID_REQUEST),
+		VALUE(OrielEventQpLastWqeReached, SHM_ASYNC_QP_LAST_WQE_REACHED),
+		VALUE(OrielEventSrqLimit, SHM_ASYNC_SRQ_LIMIT),
+		VALUE(OrielEventCqError, SHM_ASYNC_CQ_ERROR),
+	};
+
+	CHECK(ours);
+}
+
+/* shm/layout.h: flags go into send-queue entries as the program gave them. */
+Test(ndk_values, shared_memory_has_the_same_flags)
+{
+	static const struct value flags[] = {
+		VALUE(SHM_FLAG_SILENT_SUCCESS, NDK_OP_FLAG_SILENT_SUCCESS),
+		VALUE(SHM_FLAG_READ_FENCE, NDK_OP_FLAG_READ_FENCE),
+		VALUE(SHM_FLAG_SOLICIT, NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT),
+		VALUE(SHM_FLAG_ALLOW_REMOTE_READ, NDK_OP_FLAG_ALLOW_REMOTE_READ),
+		VALUE(SHM_FLAG_ALLOW_LOCAL_WRITE, NDK_OP_FLAG_ALLOW_LOCAL_WRITE),
+		VALUE(SHM_FLAG_ALLOW_REMOTE_WRITE, NDK_OP_FLAG_ALLOW_REMOTE_WRITE),
+		VALUE(SHM_FLAG_INLINE, NDK_OP_FLAG_INLINE),
+		VALUE(SHM_FLAG_DEFER, NDK_OP_FLAG_DEFER),
+		VALUE(SHM_FLAG_TIE_TO_QP, ORIEL_OP_FLAG_TIE_TO_QP),
+		VALUE(SHM_FLAG_ALLOW_REMOTE_ATOMIC, ORIEL_OP_FLAG_ALLOW_REMOTE_ATOMIC),
+	};
+
+	CHECK(flags);
+}
+
+/* shm/status.h: statuses of replies and completions reach the program as they are. */
+Test(ndk_values, shared_memory_has_the_same_statuses)
+{
+	static const struct value same[] = {
+		VALUE(NT_SUCCESS_STATUS, (uint32_t)STATUS_SUCCESS),
+		VALUE(NT_PENDING, (uint32_t)STATUS_PENDING),
+		VALUE(NT_BUFFER_OVERFLOW, (uint32_t)STATUS_BUFFER_OVERFLOW),
+		VALUE(NT_DEVICE_BUSY, (uint32_t)STATUS_DEVICE_BUSY),
+		VALUE(NT_ACCESS_VIOLATION, (uint32_t)STATUS_ACCESS_VIOLATION),
+		VALUE(NT_INVALID_HANDLE, (uint32_t)STATUS_INVALID_HANDLE),
+		VALUE(NT_INVALID_PARAMETER, (uint32_t)STATUS_INVALID_PARAMETER),
+		VALUE(NT_INVALID_DEVICE_REQUEST, (uint32_t)STATUS_INVALID_DEVICE_REQUEST),
+		VALUE(NT_DATA_OVERRUN, (uint32_t)STATUS_DATA_OVERRUN),
+		VALUE(NT_DATA_ERROR, (uint32_t)STATUS_DATA_ERROR),
+		VALUE(NT_SHARING_VIOLATION, (uint32_t)STATUS_SHARING_VIOLATION),
+		VALUE(NT_INSUFFICIENT_RESOURCES, (uint32_t)STATUS_INSUFFICIENT_RESOURCES),
+		VALUE(NT_IO_TIMEOUT, (uint32_t)STATUS_IO_TIMEOUT),
+		VALUE(NT_NOT_SUPPORTED, (uint32_t)STATUS_NOT_SUPPORTED),
+		VALUE(NT_INTERNAL_ERROR, (uint32_t)STATUS_INTERNAL_ERROR),
+		VALUE(NT_CANCELLED, (uint32_t)STATUS_CANCELLED),
+		VALUE(NT_INVALID_ADDRESS, (uint32_t)STATUS_INVALID_ADDRESS),
+		VALUE(NT_INVALID_DEVICE_STATE, (uint32_t)STATUS_INVALID_DEVICE_STATE),
+		VALUE(NT_INVALID_BUFFER_SIZE, (uint32_t)STATUS_INVALID_BUFFER_SIZE),
+		VALUE(NT_TOO_MANY_ADDRESSES, (uint32_t)STATUS_TOO_MANY_ADDRESSES),
+		VALUE(NT_CONNECTION_REFUSED, (uint32_t)STATUS_CONNECTION_REFUSED),
+		VALUE(NT_CONNECTION_INVALID, (uint32_t)STATUS_CONNECTION_INVALID),
+		VALUE(NT_CONNECTION_ACTIVE, (uint32_t)STATUS_CONNECTION_ACTIVE),
+		VALUE(NT_NETWORK_UNREACHABLE, (uint32_t)STATUS_NETWORK_UNREACHABLE),
+		VALUE(NT_HOST_UNREACHABLE, (uint32_t)STATUS_HOST_UNREACHABLE),
+		VALUE(NT_CONNECTION_ABORTED, (uint32_t)STATUS_CONNECTION_ABORTED),
+		VALUE(NT_BAD_VERSION, (uint32_t)NDIS_STATUS_BAD_VERSION),
+	};
+
+	CHECK(same);
+}
