@@ -412,7 +412,8 @@ void post_send(struct end *end, struct rig_qp *qp, struct shm_sqe sqe, const str
 
 	if (!(sqe.flags & SHM_FLAG_INLINE)) {
 		sqe.nsge = (uint8_t)nsge;
-		memcpy(slot + sizeof(sqe), sge, nsge * sizeof(*sge));
+		if (nsge)
+			memcpy(slot + sizeof(sqe), sge, nsge * sizeof(*sge));
 	} else {
 		memcpy(slot + sizeof(sqe), sge, sqe.inline_length);
 	}
@@ -428,7 +429,8 @@ void post_receive(struct end *end, struct rig_qp *qp, uint64_t context, const st
 	const struct shm_rqe rqe = { .request_context = context, .nsge = (uint8_t)nsge };
 
 	memcpy(slot, &rqe, sizeof(rqe));
-	memcpy(slot + sizeof(rqe), sge, nsge * sizeof(*sge));
+	if (nsge)
+		memcpy(slot + sizeof(rqe), sge, nsge * sizeof(*sge));
 	shm_store_release(&qp->memory->receive.tail, qp->memory->receive.tail + 1);
 	shm_doorbell_ring(&end->session->worker[qp->worker], qp->config.doorbell);
 }
