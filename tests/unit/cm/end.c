@@ -301,20 +301,18 @@ uint32_t pair_b_connection(const struct pair *pair)
 	return end_last(&pair->b, CM_CONNECT_REQUEST)->connection;
 }
 
-/* Both directions alternate; returns whether anything was under way. */
-static bool carry(struct pair *pair, struct end *from, struct end *to)
+static void carry(struct pair *pair, struct end *from, struct end *to)
 {
 	struct end_mad mad;
 
 	if (!from->sent_count)
-		return false;
+		return;
 	mad = from->sent[0];
 	memmove(from->sent, from->sent + 1, --from->sent_count * sizeof(mad));
 	if (++pair->carried == pair->lost)
-		return true;
+		return;
 	for (uint32_t i = 0; i <= pair->copies; i++)
 		end_receive(to, from, mad.mad);
-	return true;
 }
 
 static void set_time(struct pair *pair, uint64_t now)
@@ -329,8 +327,10 @@ void pair_run(struct pair *pair, uint64_t duration)
 	for (;;) {
 		uint64_t next_a, next_b, next;
 
-		while (carry(pair, &pair->a, &pair->b) | carry(pair, &pair->b, &pair->a))
-			;
+		while (pair->a.sent_count || pair->b.sent_count) {
+			carry(pair, &pair->a, &pair->b);
+			carry(pair, &pair->b, &pair->a);
+		}
 		next_a = cm_poll(pair->a.cm, pair->now);
 		next_b = cm_poll(pair->b.cm, pair->now);
 		next = next_a < next_b ? next_a : next_b;
