@@ -71,7 +71,7 @@ struct session_local {
 #define QPN_CACHE 4096u
 
 struct transport_shared {
-	struct arena *arena;
+	struct arena arena;
 	struct memory *memory;
 	struct transport_sizes sizes;
 	struct qp *qps;

@@ -86,7 +86,7 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 	if (s == NULL)
 		return -ENOMEM;
 	memset(s, 0, sizeof(*s));
-	s->arena = arena;
+	s->arena = *arena;
 	s->memory = memory;
 	s->sizes = *sizes;
 	s->qps = arena_record(arena, ARENA_QPS, 0);

@@ -52,7 +52,7 @@ int transport_create(struct transport **transport, struct transport_shared *shar
 	t->shared = shared;
 	t->worker = worker;
 	t->io = *io;
-	t->state = arena_record(shared->arena, ARENA_WORKERS, worker + 1);
+	t->state = arena_record(&shared->arena, ARENA_WORKERS, worker + 1);
 	if (!allocate_lists(t)) {
 		transport_destroy(t);
 		return -ENOMEM;
