@@ -38,7 +38,7 @@ static void find_tables(struct memory *memory, struct arena *arena)
 {
 	const uint32_t tokens = arena_records(arena, ARENA_TOKENS);
 
-	memory->arena = arena;
+	memory->arena = *arena;
 	memory->slots = arena_record(arena, ARENA_TOKENS, 0);
 	memory->segments = arena_record(arena, ARENA_SEGMENTS, 0);
 	memory->regions = arena_record(arena, ARENA_REGIONS, 0);
@@ -174,7 +174,7 @@ static uint32_t record_state(const struct memory *memory, enum arena_table table
 {
 	if (table == ARENA_SEGMENTS)
 		return memory->segments[index].state;
-	return *(const uint32_t *)arena_record(memory->arena, table, index);
+	return *(const uint32_t *)arena_record(&memory->arena, table, index);
 }
 
 _Static_assert(offsetof(struct region, state) == 0, "read by record_state()");
@@ -183,7 +183,7 @@ _Static_assert(offsetof(struct pd, state) == 0, "read by record_state()");
 
 uint32_t table_find_free(struct memory *memory, enum arena_table table, uint32_t *next)
 {
-	const uint32_t records = arena_records(memory->arena, table);
+	const uint32_t records = arena_records(&memory->arena, table);
 
 	for (uint32_t tried = 1; tried < records; tried++) {
 		uint32_t index = *next ? *next : 1;
@@ -199,7 +199,7 @@ static uint32_t count_living(const struct memory *memory, enum arena_table table
 {
 	uint32_t living = 0;
 
-	for (uint32_t i = 1; i < arena_records(memory->arena, table); i++)
+	for (uint32_t i = 1; i < arena_records(&memory->arena, table); i++)
 		living += record_state(memory, table, i) != OBJECT_FREE;
 	return living;
 }

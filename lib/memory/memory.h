@@ -164,7 +164,7 @@ void memory_arena_spec(const struct memory_sizes *sizes, struct arena_spec spec[
  * Builds the process-local part over an arena whose tables TOKENS to PDS exist. adopted:
  * rebuilds lists and counts from the records and undoes binds that a dead process had
  * not finished; its segments work again after segment_adopt(). readers: number of
- * workers. The arena must outlive it. Returns 0 or a negative errno.
+ * workers. The mapping of the arena must outlive it. Returns 0 or a negative errno.
  */
 int memory_create(struct memory **memory, struct arena *arena, unsigned int readers, bool adopted);
 void memory_destroy(struct memory *memory);

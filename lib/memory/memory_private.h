@@ -54,7 +54,7 @@ struct memory {
 	alignas(64) uint32_t retired;
 
 	/* The control thread's. */
-	alignas(64) struct arena *arena;
+	alignas(64) struct arena arena;
 	uint32_t free_first; /* oldest free slot */
 	uint32_t free_last;
 	uint32_t *session_first; /* first slot of each session's list */

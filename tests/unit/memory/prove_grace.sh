@@ -1,0 +1,9 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# Passes when the stress test, built without the grace period, catches a slip in time.
+"$1" --seconds 10
+rc=$?
+if [ "$rc" -ne 1 ]; then
+	echo "$1: expected exit code 1 (an access slipped through), got $rc" >&2
+	exit 1
+fi
