@@ -27,12 +27,12 @@ int cm_connect(struct cm *cm, enum cm_port_space space, const struct cm_address 
 	c->local_qpn = parameters->qpn;
 	c->address.traffic_class = parameters->traffic_class;
 	c->tid = (uint64_t)cm->io.random(cm->io.context) << 32 | c->local_id;
-	c->timewait = timers_timewait(parameters->ack_timeout);
+	c->timewait = cm_timers_timewait(parameters->ack_timeout);
 	connection_set_state(cm, c, CONNECTION_REQ_SENT);
 	*connection = connection_index(cm, c);
 	send_req(cm, c, parameters);
 	c->repeats = c->max_repeats;
-	timers_set(cm, c, now + c->interval);
+	cm_timers_set(cm, c, now + c->interval);
 	return 0;
 }
 
@@ -63,7 +63,7 @@ static void take_reply(struct cm *cm, struct connection *c, const struct cm_addr
 {
 	static const uint8_t unknown_mac[6];
 
-	timers_stop(cm, c);
+	cm_timers_stop(cm, c);
 	c->remote_qpn = rep->qpn;
 	c->remote_guid = rep->ca_guid;
 	c->since = now;

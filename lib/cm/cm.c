@@ -16,7 +16,7 @@ static int allocate(struct cm *cm)
 	uint32_t records = cm->config.connections;
 
 	cm->free_ring = calloc(records, sizeof(*cm->free_ring));
-	if (!cm->free_ring || timers_create(cm, records) || listener_grow(cm) ||
+	if (!cm->free_ring || cm_timers_create(cm, records) || listener_grow(cm) ||
 	    cm_index_create(&cm->by_local_id, records) ||
 	    cm_index_create(&cm->by_remote_id, records) || cm_index_create(&cm->by_qpn, records) ||
 	    cm_index_create(&cm->by_peer, records))
@@ -71,7 +71,7 @@ void cm_destroy(struct cm *cm)
 {
 	if (!cm)
 		return;
-	timers_destroy(cm);
+	cm_timers_destroy(cm);
 	cm_index_destroy(&cm->by_local_id);
 	cm_index_destroy(&cm->by_remote_id);
 	cm_index_destroy(&cm->by_qpn);

@@ -123,15 +123,15 @@ void connection_event(struct cm *cm, struct connection *c, enum cm_event_type ty
 		      const struct cm_parameters *parameters);
 
 /* timers.c */
-int timers_create(struct cm *cm, uint32_t records);
-void timers_destroy(struct cm *cm);
-void timers_set(struct cm *cm, struct connection *c, uint64_t deadline);
-void timers_stop(struct cm *cm, struct connection *c);
-uint64_t timers_from_code(uint32_t code); /* 4.096 us * 2^code */
+int cm_timers_create(struct cm *cm, uint32_t records);
+void cm_timers_destroy(struct cm *cm);
+void cm_timers_set(struct cm *cm, struct connection *c, uint64_t deadline);
+void cm_timers_stop(struct cm *cm, struct connection *c);
+uint64_t cm_timers_from_code(uint32_t code); /* 4.096 us * 2^code */
 /* How long to wait for an answer of a peer whose CM needs this long at most. */
-uint64_t timers_interval(uint32_t response_code);
-uint64_t timers_timewait(uint32_t ack_timeout_code);
-uint64_t timers_service(uint32_t service_code); /* after an MRA */
+uint64_t cm_timers_interval(uint32_t response_code);
+uint64_t cm_timers_timewait(uint32_t ack_timeout_code);
+uint64_t cm_timers_service(uint32_t service_code); /* after an MRA */
 
 /* listen.c */
 /* 0: nobody listens there, or is paused. */

@@ -252,13 +252,13 @@ void connection_adopt(struct cm *cm, struct connection *c)
 	enter_state(cm, c, c->state);
 	c->deadline = 0;
 	if (deadline)
-		timers_set(cm, c, deadline);
+		cm_timers_set(cm, c, deadline);
 }
 
 void connection_enter_timewait(struct cm *cm, struct connection *c, uint64_t now)
 {
 	connection_set_state(cm, c, CONNECTION_TIMEWAIT);
-	timers_set(cm, c, now + c->timewait);
+	cm_timers_set(cm, c, now + c->timewait);
 }
 
 /* The event comes before the record is free, so that a new connection cannot get its index. */
@@ -266,7 +266,7 @@ void connection_finish(struct cm *cm, struct connection *c)
 {
 	uint32_t i = connection_index(cm, c);
 
-	timers_stop(cm, c);
+	cm_timers_stop(cm, c);
 	connection_set_state(cm, c, CONNECTION_TIMEWAIT);
 	connection_event(cm, c, CM_TIMEWAIT_OVER, 0, NULL);
 	leave_state(cm, c);

@@ -12,7 +12,7 @@ static void start_disconnect(struct cm *cm, struct connection *c, uint64_t now)
 {
 	connection_set_state(cm, c, CONNECTION_DREQ_SENT);
 	c->repeats = c->max_repeats < MOST_DREQ_REPEATS ? c->max_repeats : MOST_DREQ_REPEATS;
-	timers_set(cm, c, now + c->interval);
+	cm_timers_set(cm, c, now + c->interval);
 	send_dreq(cm, c);
 }
 

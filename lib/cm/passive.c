@@ -83,8 +83,8 @@ static void take_request(struct cm *cm, const struct cm_address *from, const str
 	c->tid = tid;
 	c->since = now;
 	c->max_repeats = req->max_cm_retries;
-	c->interval = timers_interval(req->local_response_timeout);
-	c->timewait = timers_timewait(req->primary.ack_timeout);
+	c->interval = cm_timers_interval(req->local_response_timeout);
+	c->timewait = cm_timers_timewait(req->primary.ack_timeout);
 	connection_set_remote(cm, c, req->local_id);
 	connection_set_state(cm, c, CONNECTION_REQ_RECEIVED);
 	tell_request(cm, c, req, target);
@@ -140,7 +140,7 @@ int cm_accept(struct cm *cm, uint32_t connection, uint64_t cookie,
 	c->local_qpn = parameters->qpn;
 	c->repeats = c->max_repeats;
 	connection_set_state(cm, c, CONNECTION_REP_SENT);
-	timers_set(cm, c, now + c->interval);
+	cm_timers_set(cm, c, now + c->interval);
 	send_rep(cm, c, parameters);
 	return 0;
 }
@@ -160,7 +160,7 @@ void passive_drop(struct cm *cm, struct connection *c)
 
 static void establish(struct cm *cm, struct connection *c)
 {
-	timers_stop(cm, c);
+	cm_timers_stop(cm, c);
 	connection_set_state(cm, c, CONNECTION_ESTABLISHED);
 	connection_event(cm, c, CM_ESTABLISHED, 0, NULL);
 }

@@ -84,7 +84,7 @@ static void take_rejection(struct cm *cm, struct connection *c, const struct cm_
 		c->state == CONNECTION_REQ_RECEIVED ||
 		(c->state == CONNECTION_REQ_SENT && rej->reason != CM_REJ_STALE_CONNECTION);
 
-	timers_stop(cm, c);
+	cm_timers_stop(cm, c);
 	connection_enter_timewait(cm, c, now);
 	memset(c->mad, 0, sizeof(c->mad));
 	tell_rejected(cm, c, rej);
@@ -131,7 +131,7 @@ void mra_received(struct cm *cm, const struct cm_address *from, const uint8_t ma
 		cm->statistics.unknown++;
 	else if ((c->state == CONNECTION_REQ_SENT && mra.subject == CM_SUBJECT_REQ) ||
 		 (c->state == CONNECTION_REP_SENT && mra.subject == CM_SUBJECT_REP))
-		timers_set(cm, c, now + timers_service(mra.service_timeout));
+		cm_timers_set(cm, c, now + cm_timers_service(mra.service_timeout));
 	else
 		cm->statistics.duplicates++;
 }

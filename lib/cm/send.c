@@ -102,7 +102,7 @@ void send_req(struct cm *cm, struct connection *c, const struct cm_parameters *p
 	memcpy(req.private_data + header, p->private_data, p->private_length);
 	cm_req_encode(&req, c->tid, c->mad);
 	c->max_repeats = MAX_CM_RETRIES;
-	c->interval = timers_interval(RESPONSE_TIMEOUT_CODE);
+	c->interval = cm_timers_interval(RESPONSE_TIMEOUT_CODE);
 	send_again(cm, c);
 }
 

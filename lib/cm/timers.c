@@ -21,14 +21,14 @@
 
 /* --- a binary heap, first deadline at 1 ------------------------------------------------------- */
 
-int timers_create(struct cm *cm, uint32_t records)
+int cm_timers_create(struct cm *cm, uint32_t records)
 {
 	cm->heap = calloc((size_t)records + 1, sizeof(*cm->heap));
 	cm->heap_place = calloc(records, sizeof(*cm->heap_place));
 	return cm->heap && cm->heap_place ? 0 : -ENOMEM;
 }
 
-void timers_destroy(struct cm *cm)
+void cm_timers_destroy(struct cm *cm)
 {
 	free(cm->heap);
 	free(cm->heap_place);
@@ -78,7 +78,7 @@ static void move_down(struct cm *cm, uint32_t place)
 	put_at(cm, place, index);
 }
 
-void timers_set(struct cm *cm, struct connection *c, uint64_t deadline)
+void cm_timers_set(struct cm *cm, struct connection *c, uint64_t deadline)
 {
 	uint32_t index = connection_index(cm, c);
 
@@ -88,7 +88,7 @@ void timers_set(struct cm *cm, struct connection *c, uint64_t deadline)
 	move_down(cm, move_up(cm, cm->heap_place[index]));
 }
 
-void timers_stop(struct cm *cm, struct connection *c)
+void cm_timers_stop(struct cm *cm, struct connection *c)
 {
 	uint32_t place = cm->heap_place[connection_index(cm, c)];
 	uint32_t last;
@@ -106,7 +106,7 @@ void timers_stop(struct cm *cm, struct connection *c)
 /* --- time codes ---------------------------------------------------------------------------------
  */
 
-uint64_t timers_from_code(uint32_t code)
+uint64_t cm_timers_from_code(uint32_t code)
 {
 	return 4096ull << (code & 31);
 }
@@ -116,21 +116,22 @@ static uint32_t clamp(uint32_t code, uint32_t least, uint32_t most)
 	return code < least ? least : code > most ? most : code;
 }
 
-uint64_t timers_interval(uint32_t response_code)
+uint64_t cm_timers_interval(uint32_t response_code)
 {
-	return timers_from_code(clamp(response_code, LEAST_RESPONSE_CODE, MOST_RESPONSE_CODE)) +
-	       2 * timers_from_code(PACKET_LIFE_TIME_CODE);
+	return cm_timers_from_code(clamp(response_code, LEAST_RESPONSE_CODE, MOST_RESPONSE_CODE)) +
+	       2 * cm_timers_from_code(PACKET_LIFE_TIME_CODE);
 }
 
-uint64_t timers_timewait(uint32_t ack_timeout_code)
+uint64_t cm_timers_timewait(uint32_t ack_timeout_code)
 {
-	return timers_from_code(clamp(ack_timeout_code, LEAST_TIMEWAIT_CODE, MOST_TIMEWAIT_CODE));
+	return cm_timers_from_code(
+		clamp(ack_timeout_code, LEAST_TIMEWAIT_CODE, MOST_TIMEWAIT_CODE));
 }
 
-uint64_t timers_service(uint32_t service_code)
+uint64_t cm_timers_service(uint32_t service_code)
 {
-	return timers_from_code(clamp(service_code, LEAST_RESPONSE_CODE, MOST_SERVICE_CODE)) +
-	       2 * timers_from_code(PACKET_LIFE_TIME_CODE);
+	return cm_timers_from_code(clamp(service_code, LEAST_RESPONSE_CODE, MOST_SERVICE_CODE)) +
+	       2 * cm_timers_from_code(PACKET_LIFE_TIME_CODE);
 }
 
 /* --- expiry
@@ -160,7 +161,7 @@ static void expire(struct cm *cm, struct connection *c, uint64_t now)
 			break;
 		}
 		c->repeats--;
-		timers_set(cm, c, now + c->interval);
+		cm_timers_set(cm, c, now + c->interval);
 		send_again(cm, c);
 		break;
 	case CONNECTION_TIMEWAIT: connection_finish(cm, c); break;
@@ -168,7 +169,7 @@ static void expire(struct cm *cm, struct connection *c, uint64_t now)
 	case CONNECTION_REQ_RECEIVED:
 	case CONNECTION_REP_RECEIVED:
 	case CONNECTION_ESTABLISHED:
-	case CONNECTION_STATES: timers_stop(cm, c); break;
+	case CONNECTION_STATES: cm_timers_stop(cm, c); break;
 	}
 }
 
