@@ -1266,6 +1266,9 @@ typedef struct _ORIEL_OPEN_PARAMETERS {
 ORIEL_API NTSTATUS OrielOpenAdapter(const ORIEL_OPEN_PARAMETERS *Parameters,
 				    NDK_ADAPTER **ppNdkAdapter);
 
+/* Why this thread's last OrielOpenAdapter() failed, for a person. Never NULL. */
+ORIEL_API const char *OrielOpenErrorText(void);
+
 /* Closes everything and returns when the last callback has. Not from a callback. */
 ORIEL_API void OrielCloseAdapter(NDK_ADAPTER *pNdkAdapter);
 

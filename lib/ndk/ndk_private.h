@@ -22,7 +22,7 @@
 #include "shm/layout.h"
 #include "shm/spsc.h"
 
-#define container_of(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
+#define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
 struct adapter;
 struct object;
@@ -117,7 +117,9 @@ NTSTATUS request_send_async(struct adapter *adapter, struct request *request,
 void request_flush_waiting(struct adapter *adapter);
 void request_reply(struct adapter *adapter, const struct shm_reply *reply);
 void request_cancel(struct adapter *adapter, struct object *object, NTSTATUS status);
-bool request_take_segment(struct adapter *adapter, struct request *request);
+void request_cancel_all(struct adapter *adapter);
+void request_due(struct adapter *adapter, struct request *request);
+bool request_take_segment(struct adapter *adapter, struct request *request, uint32_t id);
 void request_wake_daemon(struct adapter *adapter);
 
 /* --- objects ---------------------------------------------------------------------------- */
@@ -132,47 +134,51 @@ struct object {
 	struct object *needs[OBJECT_NEEDS];
 	void (*destroy)(struct object *object); /* gives back what only this type has */
 	struct request close;
-	uint32_t handle;   /* the daemon's; 0: not created yet */
-	uint32_t users;    /* successors alive */
-	uint32_t requests; /* outstanding ones */
-	uint32_t type;     /* NDK_OBJECT_TYPE; the header's copy belongs to the consumer */
-	bool closing;      /* its close was asked for: no more callbacks but completions */
-	bool close_early;  /* the daemon hears of a close at once and waits for successors itself */
+	uint32_t handle;  /* the daemon's; 0: not created yet */
+	uint32_t users;   /* successors alive */
+	uint32_t type;    /* NDK_OBJECT_TYPE; the header's copy belongs to the consumer */
+	bool closing;     /* its close was asked for: no more callbacks but completions */
+	bool close_early; /* the daemon hears of a close at once and waits for successors itself */
+	bool gone;        /* the daemon has closed it */
 };
 
 struct object *object_of(const NDK_OBJECT_HEADER *header);
 NDK_OBJECT_HEADER *object_header(struct object *object);
 
 /*
- * A new object of `size` bytes with the header filled in, not in any list. NULL without
- * memory.
+ * A new zeroed object of `size` bytes, header filled in, in no list yet. NULL without memory.
+ * destroy may be NULL.
  */
 struct object *object_allocate(struct adapter *adapter, size_t size, NDK_OBJECT_TYPE type,
 			       const void *dispatch, void (*destroy)(struct object *object));
-void object_need(struct object *object, unsigned int slot, struct object *needed);
-void object_drop_need(struct object *object, unsigned int slot);
-/* adapter.lock is held. */
-void object_add(struct object *object);
-void object_set_handle(struct object *object, uint32_t handle);
-struct object *object_find(struct adapter *adapter, uint32_t handle, NDK_OBJECT_TYPE type);
-/* Frees it and gives up what it needs; closes that waited for that go on. */
-void object_destroy(struct object *object);
-NTSTATUS object_close(NDK_OBJECT_HEADER *header, NDK_FN_CLOSE_COMPLETION completion,
-		      void *context);
-/* adapter.lock is held. A close nobody waits for. */
-void object_close_silently(struct object *object);
+void object_init(struct object *object, struct adapter *adapter, NDK_OBJECT_TYPE type,
+		 const void *dispatch);
+
 /*
- * Sends the create request of an object, whose needs stand already. Takes the object: on
- * failure it is gone. `created` runs on success with adapter.lock held, may be NULL, and
- * returns the status of what it had to do.
+ * Runs when the daemon has made the object, with adapter.lock held. Returns the status of what it
+ * had to do itself.
  */
 typedef NTSTATUS object_created(struct object *object, struct request *request,
 				const struct shm_created *created);
-NTSTATUS object_create(struct object *object, struct shm_request *message,
-		       object_created *created, NDK_FN_CREATE_COMPLETION completion,
-		       void *context);
-/* What a create function must refuse before it does anything. */
-NTSTATUS adapter_usable(const struct adapter *adapter);
+/*
+ * Sends the create request of an object whose needs[] are filled in. Takes the object: on failure
+ * it is gone. STATUS_PENDING or an error.
+ */
+NTSTATUS object_create(struct object *object, struct shm_request *message, object_created *created,
+		       NDK_FN_CREATE_COMPLETION completion, void *context);
+NTSTATUS object_close(NDK_OBJECT_HEADER *header, NDK_FN_CLOSE_COMPLETION completion, void *context);
+
+/* From here on adapter.lock is held by the caller. */
+void object_add(struct object *object);
+void object_set_handle(struct object *object, uint32_t handle);
+struct object *object_find(struct adapter *adapter, uint32_t handle, NDK_OBJECT_TYPE type);
+void object_need(struct object *object, unsigned int slot, struct object *needed);
+void object_drop_need(struct object *object, unsigned int slot);
+void object_close_silently(struct object *object);
+/* Has the daemon close what stands under this handle, without an object here. */
+void object_forget(struct adapter *adapter, uint32_t handle);
+/* Frees it and gives up what it needs; closes that waited for that go on. */
+void object_destroy(struct object *object);
 
 /* --- the adapter -------------------------------------------------------------------------- */
 
@@ -181,14 +187,21 @@ NTSTATUS adapter_usable(const struct adapter *adapter);
 #define TOKEN_STOCK     4096u /* kept at most */
 #define TOKEN_LOW       192u  /* asks for more below */
 
-/* Memory that the data plane may see: one sealed memfd, mapped whole. */
+/* One memfd or a part of one, mapped. Belongs to the process; each adapter passes it once. */
 struct memory {
-	struct memory *next;
+	MDL mdl;
 	uint8_t *address;
 	uint64_t size;
-	uint64_t cookie;
+	uint64_t offset; /* of address in the memfd */
+	uint64_t cookie; /* unique in the process */
+	uint64_t device, inode;
 	int fd;
-	bool sent; /* the daemon has it */
+};
+
+/* A memfd that the daemon has. */
+struct sent_memory {
+	struct sent_memory *next;
+	uint64_t cookie;
 };
 
 struct token_link {
@@ -210,15 +223,16 @@ struct adapter {
 	uint32_t workers;
 	struct shm_session *session;
 	uint64_t session_size;
+	struct adapter *next_open; /* all of the process */
 
 	pthread_mutex_t progress;
-	pthread_t progress_owner;
-	bool in_progress;
-	bool fd_given;          /* OrielGetEventFd was called: progress drains the eventfd */
 	uint32_t progress_runs; /* the socket is looked at now and then */
 
 	pthread_mutex_t lock;
-	bool dead; /* the daemon is gone or has ended the session */
+	bool in_progress;
+	bool fd_given; /* OrielGetEventFd was called: progress drains the eventfd */
+	bool slept;    /* OrielWait was called: somebody may sleep there */
+	bool dead;     /* the daemon is gone or has ended the session */
 	bool closing;
 	uint32_t request_tail; /* of the request ring */
 	uint32_t reply_head;
@@ -229,20 +243,22 @@ struct adapter {
 	struct object *first_object;
 	struct object *object_bucket[OBJECT_BUCKETS];
 	struct call *first_call, **last_call;
-	struct cq **cq_by_notify; /* SHM_MAX_SESSION_CQS */
-	uint32_t notify_words;    /* of cq_notify that are in use */
-	uint32_t accepting;       /* connectors whose accept is pending */
-	struct memory *memory;
-	uint64_t next_cookie;
+	struct cq **cq_by_notify;   /* SHM_MAX_SESSION_CQS of them */
+	uint32_t notify_words;      /* of cq_notify that are in use */
+	struct qp *first_accepting; /* queue pairs whose accept is pending */
+	uint32_t accepting;         /* how many */
+	struct sent_memory *sent_memory;
 	struct call removed; /* tells of the daemon's death */
-	ORIEL_EVENT_HANDLER event_handler;
+	ORIEL_FN_EVENT_CALLBACK event_handler;
 	void *event_context;
 
 	struct spin window_lock;
-	uint32_t tokens;           /* in stock */
-	uint32_t tokens_asked;     /* of refills under way */
-	uint32_t token_mask;       /* buckets - 1 */
-	uint32_t token_count;      /* links in the table */
+	uint32_t tokens;          /* in stock */
+	uint32_t tokens_asked;    /* of refills under way */
+	uint32_t refill_patience; /* counts while the daemon has none to give */
+	bool refill_failed;
+	uint32_t token_mask;  /* buckets - 1 */
+	uint32_t token_count; /* links in the table */
 	struct token_link **token_bucket;
 	uint32_t stock_head[SHM_MAX_WORKERS];
 	uint32_t token[TOKEN_STOCK];
@@ -252,6 +268,131 @@ static inline struct adapter *adapter_of(NDK_ADAPTER *ndk)
 {
 	return (struct adapter *)ndk;
 }
+
+NTSTATUS session_join(struct adapter *adapter, const char *path);
+void session_leave(struct adapter *adapter);
+bool session_is_alive(const struct adapter *adapter);
+void adapter_kick(struct adapter *adapter);
+void adapter_tell(struct adapter *adapter, ORIEL_EVENT event, NDK_OBJECT_HEADER *header,
+		  ULONG reason);
+/* adapter.lock is held. */
+void adapter_async_event(struct adapter *adapter, const struct shm_async *async);
+NTSTATUS query_extension(NDK_OBJECT_HEADER *header, GUID *id, NDK_VERSION version,
+			 NDK_EXTENSION_INTERFACE *interface);
+
+/* --- memory --------------------------------------------------------------------------------- */
+
+void memory_adapter_opened(struct adapter *adapter);
+void memory_adapter_closed(struct adapter *adapter);
+/* adapter.lock is held. Makes the daemon know the memfd. */
+NTSTATUS memory_send(struct adapter *adapter, struct memory *memory);
+/* The memory of an MDL chain whose first `length` bytes lie together, or a status. */
+NTSTATUS memory_of_mdl(MDL *mdl, uint64_t length, struct memory **memory);
+
+/* --- regions, windows, tokens --------------------------------------------------------------------
+ */
+
+struct mr {
+	NDK_MR ndk;
+	struct object object;
+	bool fast_register;
+	bool busy;       /* register or deregister under way */
+	bool registered; /* under window_lock, as the rest is */
+	uint64_t address;
+	uint64_t length;
+	uint32_t access;
+	uint32_t local_token;
+	uint32_t remote_token;
+	struct mw *windows; /* bound to it, as far as the library knows */
+};
+
+enum window_state {
+	WINDOW_UNBOUND = 0,
+	WINDOW_BOUND, /* a bind was posted, and nothing is known against it */
+};
+
+/* All but ndk and object under window_lock. */
+struct mw {
+	NDK_MW ndk;
+	struct object object;
+	enum window_state state;
+	struct mr *mr;
+	struct mw *previous, *next; /* bound to the same region */
+	struct token_link current;
+	struct token_link leaving; /* of an invalidate that may still be cancelled */
+	bool leaving_cancelled;
+};
+
+bool token_init(struct adapter *adapter);
+void token_destroy(struct adapter *adapter);
+void token_refill_if_low(struct adapter *adapter);
+/* window_lock is held. 0: out of stock. */
+uint32_t token_take(struct adapter *adapter);
+void token_link_add(struct adapter *adapter, struct token_link *link, struct mw *mw,
+		    uint32_t token);
+void token_link_remove(struct adapter *adapter, struct token_link *link);
+struct token_link *token_link_find(struct adapter *adapter, uint32_t token);
+/* What a completion tells of windows; takes window_lock. */
+void window_completed(struct adapter *adapter, const struct shm_cqe *cqe);
+/* window_lock is held. */
+void window_unbind(struct mw *mw);
+
+NTSTATUS pd_create(NDK_ADAPTER *ndk, NDK_FN_CREATE_COMPLETION completion, PVOID context,
+		   NDK_PD **pd);
+NTSTATUS mw_create(NDK_PD *pd, NDK_FN_CREATE_COMPLETION completion, PVOID context, NDK_MW **ppmw);
+NTSTATUS window_post_bind(NDK_QP *ndk, PVOID context, NDK_MR *ndk_mr, NDK_MW *ndk_mw, PVOID address,
+			  SIZE_T length, ULONG flags);
+NTSTATUS window_post_invalidate(NDK_QP *ndk, PVOID context, NDK_OBJECT_HEADER *header, ULONG flags);
+
+/* --- connections --------------------------------------------------------------------------------
+ */
+
+NTSTATUS connector_create(NDK_ADAPTER *ndk, NDK_FN_CREATE_COMPLETION completion, PVOID context,
+			  NDK_CONNECTOR **ppconnector);
+NTSTATUS listener_create(NDK_ADAPTER *ndk, NDK_FN_CONNECT_EVENT_CALLBACK event, PVOID event_context,
+			 NDK_FN_CREATE_COMPLETION completion, PVOID context,
+			 NDK_LISTENER **pplistener);
+/* adapter.lock is held. */
+void connector_arrived(struct adapter *adapter, const struct shm_connection *connection);
+void connector_disconnected(struct adapter *adapter, const struct shm_async *async);
+void connector_disconnect_all(struct adapter *adapter);
+
+/* Numbers of a socket address of either family; STATUS_INVALID_ADDRESS. */
+NTSTATUS address_from_sockaddr(const struct sockaddr *from, ULONG length, struct shm_address *to);
+/* Returns the bytes of the result. */
+ULONG address_to_sockaddr(const struct shm_address *from, struct sockaddr_storage *to);
+/* The common end of the three NdkGet...Address functions. */
+NTSTATUS address_give(const struct shm_address *address, struct sockaddr *to, ULONG *length);
+
+/* --- what is not there ---------------------------------------------------------------------------
+ */
+
+NTSTATUS unsupported_shared_endpoint(NDK_ADAPTER *adapter, const PSOCKADDR address, ULONG length,
+				     NDK_FN_CREATE_COMPLETION completion, PVOID context,
+				     NDK_SHARED_ENDPOINT **endpoint);
+NTSTATUS unsupported_build_lam(NDK_ADAPTER *adapter, MDL *mdl, SIZE_T length,
+			       NDK_FN_REQUEST_COMPLETION completion, PVOID context,
+			       NDK_LOGICAL_ADDRESS_MAPPING *lam, ULONG *size, ULONG *fbo);
+void unsupported_release_lam(NDK_ADAPTER *adapter, NDK_LOGICAL_ADDRESS_MAPPING *lam);
+NTSTATUS unsupported_create_srq(NDK_PD *pd, ULONG depth, ULONG sge, ULONG threshold,
+				NDK_FN_SRQ_NOTIFICATION_CALLBACK notification, PVOID notify_context,
+				GROUP_AFFINITY *affinity, NDK_FN_CREATE_COMPLETION completion,
+				PVOID context, NDK_SRQ **srq);
+NTSTATUS unsupported_create_qp_with_srq(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq,
+					NDK_SRQ *srq, PVOID qp_context, ULONG depth, ULONG sge,
+					ULONG inline_size, NDK_FN_CREATE_COMPLETION completion,
+					PVOID context, NDK_QP **qp);
+NTSTATUS unsupported_connect_shared(NDK_CONNECTOR *connector, NDK_QP *qp,
+				    NDK_SHARED_ENDPOINT *endpoint, const PSOCKADDR destination,
+				    ULONG length, ULONG inbound, ULONG outbound,
+				    const PVOID private_data, ULONG private_length,
+				    NDK_FN_REQUEST_COMPLETION completion, PVOID context);
+NTSTATUS unsupported_resize_cq(NDK_CQ *cq, ULONG depth, NDK_FN_REQUEST_COMPLETION completion,
+			       PVOID context);
+NTSTATUS unsupported_moderation(NDK_CQ *cq, ULONG interval, ULONG count);
+NTSTATUS unsupported_fast_register(NDK_QP *qp, PVOID context, NDK_MR *mr, ULONG pages,
+				   const NDK_LOGICAL_ADDRESS *array, ULONG fbo, SIZE_T length,
+				   PVOID base, ULONG flags);
 
 extern const NDK_ADAPTER_DISPATCH adapter_dispatch;
 extern const NDK_PD_DISPATCH pd_dispatch;

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opening and closing an adapter, what it can do, and its events. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ndk/queue.h"
+
+/* --- opening ------------------------------------------------------------------------- */
+
+static NTSTATUS check_parameters(const ORIEL_OPEN_PARAMETERS *parameters, NDK_VERSION *version)
+{
+	*version = (NDK_VERSION){ 1, 2 };
+	if (!parameters)
+		return STATUS_SUCCESS;
+	if (parameters->Size < sizeof(*parameters) || parameters->Flags)
+		return STATUS_INVALID_PARAMETER;
+	*version = parameters->Version;
+	return STATUS_SUCCESS;
+}
+
+static void adapter_free(struct adapter *adapter)
+{
+	session_leave(adapter);
+	token_destroy(adapter);
+	while (adapter->sent_memory) {
+		struct sent_memory *sent = adapter->sent_memory;
+
+		adapter->sent_memory = sent->next;
+		free(sent);
+	}
+	free(adapter->cq_by_notify);
+	pthread_mutex_destroy(&adapter->lock);
+	pthread_mutex_destroy(&adapter->progress);
+	free(adapter);
+}
+
+static struct adapter *adapter_allocate(NDK_VERSION version)
+{
+	struct adapter *adapter = calloc(1, sizeof(*adapter));
+
+	if (!adapter)
+		return NULL;
+	adapter->version = version;
+	adapter->socket = adapter->event_fd = adapter->control_fd = adapter->epoll_fd = -1;
+	adapter->last_waiting = &adapter->first_waiting;
+	adapter->last_call = &adapter->first_call;
+	pthread_mutex_init(&adapter->lock, NULL);
+	pthread_mutex_init(&adapter->progress, NULL);
+	adapter->cq_by_notify = calloc(SHM_MAX_SESSION_CQS, sizeof(struct cq *));
+	if (!adapter->cq_by_notify || !token_init(adapter)) {
+		adapter_free(adapter);
+		return NULL;
+	}
+	return adapter;
+}
+
+NTSTATUS OrielOpenAdapter(const ORIEL_OPEN_PARAMETERS *Parameters, NDK_ADAPTER **ppNdkAdapter)
+{
+	struct adapter *adapter;
+	NDK_VERSION version;
+	NTSTATUS status;
+
+	status = check_parameters(Parameters, &version);
+	if (status != STATUS_SUCCESS)
+		return status;
+	adapter = adapter_allocate(version);
+	if (!adapter)
+		return STATUS_INSUFFICIENT_RESOURCES;
+	status = session_join(adapter, Parameters ? Parameters->Socket : NULL);
+	if (status != STATUS_SUCCESS) {
+		adapter_free(adapter);
+		return status;
+	}
+	object_init(&adapter->object, adapter, NdkObjectTypeAdapter, &adapter_dispatch);
+	memory_adapter_opened(adapter);
+	token_refill_if_low(adapter);
+	*ppNdkAdapter = &adapter->ndk;
+	return STATUS_SUCCESS;
+}
+
+/* --- closing -------------------------------------------------------------------------------- */
+
+/* Objects whose create is under way are closed when it is over. */
+static bool close_everything(struct adapter *adapter)
+{
+	struct object *object;
+	bool left;
+
+	pthread_mutex_lock(&adapter->lock);
+	adapter->closing = true;
+	for (object = adapter->first_object; object; object = object->next)
+		if (object->handle)
+			object_close_silently(object);
+	left = adapter->first_object || adapter->first_call;
+	pthread_mutex_unlock(&adapter->lock);
+	return left;
+}
+
+void OrielCloseAdapter(NDK_ADAPTER *pNdkAdapter)
+{
+	struct adapter *adapter = adapter_of(pNdkAdapter);
+
+	while (close_everything(adapter))
+		if (OrielProgress(pNdkAdapter) == 0)
+			OrielWait(pNdkAdapter, 100);
+	memory_adapter_closed(adapter);
+	adapter_free(adapter);
+}
+
+/* --- what it can do ------------------------------------------------------------------------------
+ */
+
+NTSTATUS query_extension(NDK_OBJECT_HEADER *header, GUID *id, NDK_VERSION version,
+			 NDK_EXTENSION_INTERFACE *interface)
+{
+	return STATUS_NOT_SUPPORTED;
+}
+
+static void fill_info(const struct adapter *adapter, NDK_ADAPTER_INFO *info)
+{
+	const struct shm_limits *limits = &adapter->session->limits;
+
+	*info = (NDK_ADAPTER_INFO){
+		.Version = adapter->version,
+		.MaxRegistrationSize = limits->max_registration_size,
+		.MaxWindowSize = limits->max_window_size,
+		.FRMRPageCount = limits->frmr_page_count,
+		.MaxInitiatorRequestSge = limits->max_initiator_sge,
+		.MaxReceiveRequestSge = limits->max_receive_sge,
+		.MaxReadRequestSge = limits->max_read_sge,
+		.MaxTransferLength = limits->max_transfer_length,
+		.MaxInlineDataSize = limits->max_inline,
+		.MaxInboundReadLimit = limits->max_inbound_read_limit,
+		.MaxOutboundReadLimit = limits->max_outbound_read_limit,
+		.MaxReceiveQueueDepth = limits->max_receive_depth,
+		.MaxInitiatorQueueDepth = limits->max_initiator_depth,
+		.MaxSrqDepth = limits->max_srq_depth,
+		.MaxCqDepth = limits->max_cq_depth,
+		.LargeRequestThreshold = limits->large_request_threshold,
+		.MaxCallerData = limits->max_caller_data,
+		.MaxCalleeData = limits->max_callee_data,
+		.AdapterFlags = limits->adapter_flags,
+		.RdmaTechnology = NdkRoCEv2,
+	};
+}
+
+static NTSTATUS adapter_query_info(NDK_ADAPTER *ndk, NDK_ADAPTER_INFO *info, ULONG *size)
+{
+	ULONG room = *size;
+
+	*size = sizeof(*info);
+	if (!info || room < sizeof(*info))
+		return STATUS_BUFFER_TOO_SMALL;
+	fill_info(adapter_of(ndk), info);
+	return STATUS_SUCCESS;
+}
+
+NTSTATUS OrielQueryAddresses(NDK_ADAPTER *pNdkAdapter, struct sockaddr_storage *pAddresses,
+			     ULONG *pCount)
+{
+	const struct shm_session *session = adapter_of(pNdkAdapter)->session;
+	ULONG room = *pCount;
+
+	*pCount = session->addresses < SHM_MAX_ADDRESSES ? session->addresses : SHM_MAX_ADDRESSES;
+	for (ULONG i = 0; i < *pCount && i < room; i++)
+		address_to_sockaddr(&session->address[i], &pAddresses[i]);
+	return room < *pCount ? STATUS_BUFFER_TOO_SMALL : STATUS_SUCCESS;
+}
+
+/* --- events
+ * ------------------------------------------------------------------------------------------ */
+
+struct event_call {
+	struct call call;
+	struct adapter *adapter;
+	NDK_OBJECT_TYPE type;
+	uint32_t handle;
+	ORIEL_EVENT event;
+	uint32_t reason;
+};
+
+void OrielSetEventHandler(NDK_ADAPTER *pNdkAdapter, ORIEL_FN_EVENT_CALLBACK Handler, PVOID Context)
+{
+	struct adapter *adapter = adapter_of(pNdkAdapter);
+
+	pthread_mutex_lock(&adapter->lock);
+	adapter->event_handler = Handler;
+	adapter->event_context = Context;
+	pthread_mutex_unlock(&adapter->lock);
+}
+
+void adapter_tell(struct adapter *adapter, ORIEL_EVENT event, NDK_OBJECT_HEADER *header,
+		  ULONG reason)
+{
+	ORIEL_FN_EVENT_CALLBACK handler;
+	void *context;
+
+	pthread_mutex_lock(&adapter->lock);
+	handler = adapter->event_handler;
+	context = adapter->event_context;
+	pthread_mutex_unlock(&adapter->lock);
+	if (handler)
+		handler(context, event, header, reason);
+}
+
+/* The object may have been closed since the event came: then nobody wants to hear of it. */
+static void event_run(struct call *call)
+{
+	struct event_call *event = container_of(call, struct event_call, call);
+	struct adapter *adapter = event->adapter;
+	struct object *object;
+
+	pthread_mutex_lock(&adapter->lock);
+	object = object_find(adapter, event->handle, event->type);
+	pthread_mutex_unlock(&adapter->lock);
+	if (object && !object->closing)
+		adapter_tell(adapter, event->event, object_header(object), event->reason);
+	free(event);
+}
+
+void adapter_async_event(struct adapter *adapter, const struct shm_async *async)
+{
+	struct event_call *event = calloc(1, sizeof(*event));
+
+	if (!event)
+		return; /* completions and statuses tell of the same failure */
+	event->call.run = event_run;
+	event->adapter = adapter;
+	event->handle = async->object;
+	event->event = (ORIEL_EVENT)async->event;
+	event->reason = async->value;
+	event->type = async->event == SHM_ASYNC_CQ_ERROR    ? NdkObjectTypeCq
+		      : async->event == SHM_ASYNC_SRQ_LIMIT ? NdkObjectTypeSrq
+							    : NdkObjectTypeQp;
+	call_queue(adapter, &event->call);
+}
+
+const NDK_ADAPTER_DISPATCH adapter_dispatch = {
+	.NdkQueryExtension = query_extension,
+	.NdkQueryAdapterInfo = adapter_query_info,
+	.NdkCreateCq = cq_create,
+	.NdkCreatePd = pd_create,
+	.NdkCreateSharedEndpoint = unsupported_shared_endpoint,
+	.NdkCreateConnector = connector_create,
+	.NdkCreateListener = listener_create,
+	.NdkBuildLAM = unsupported_build_lam,
+	.NdkReleaseLAM = unsupported_release_lam,
+};

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Posting work requests: checks, copying into the ring, doorbells. The fast path. */
+#include <string.h>
+#include <unistd.h>
+
+#include "ndk/queue.h"
+
+#define ORDER_FLAGS (NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER)
+#define SEND_FLAGS  (ORDER_FLAGS | NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT | NDK_OP_FLAG_INLINE)
+/* NDK's page on NdkWrite lacks INLINE, the pages on its size have it: inline writes are right. */
+#define WRITE_FLAGS (ORDER_FLAGS | NDK_OP_FLAG_INLINE)
+/* Without the adapter's flag for it, RDMA_READ_LOCAL_INVALIDATE is ignored (NdkRead). */
+#define READ_FLAGS (ORDER_FLAGS | NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE)
+
+_Static_assert(sizeof(NDK_SGE) == sizeof(struct shm_sge) &&
+		       offsetof(NDK_SGE, Length) == offsetof(struct shm_sge, length) &&
+		       offsetof(NDK_SGE, MemoryRegionToken) == offsetof(struct shm_sge, token),
+	       "SGEs are copied as they are");
+
+static void ring_doorbell(struct qp *qp, struct work_ring *ring)
+{
+	uint64_t one = 1;
+
+	ring->rung = ring->tail;
+	shm_store_release(&ring->queue->tail, ring->tail);
+	if (shm_doorbell_ring(qp->area, qp->doorbell) &&
+	    write(qp->worker_fd, &one, sizeof(one)) < 0)
+		return; /* EAGAIN: it has been woken more often than it can count */
+}
+
+static bool ring_full(const struct work_ring *ring)
+{
+	return ring->tail - shm_load_acquire(&ring->queue->done) >= ring->depth;
+}
+
+NTSTATUS send_check(const struct qp *qp, uint32_t flags, uint32_t allowed, bool unconnected)
+{
+	if (flags & ~allowed)
+		return STATUS_INVALID_PARAMETER;
+	if (__atomic_load_n(&qp->object.adapter->dead, __ATOMIC_RELAXED))
+		return STATUS_DEVICE_REMOVED;
+	if (__atomic_load_n(&qp->link, __ATOMIC_RELAXED) != QP_CONNECTED && !unconnected)
+		return STATUS_CONNECTION_INVALID;
+	if (ring_full(&qp->send))
+		return STATUS_NO_MORE_ENTRIES;
+	return STATUS_SUCCESS;
+}
+
+void *send_slot(struct qp *qp)
+{
+	return qp->send.slots + (uint64_t)(qp->send.tail++ & qp->send.mask) * qp->send.stride;
+}
+
+void send_end(struct qp *qp, NTSTATUS status, uint32_t flags)
+{
+	/* NDK_OP_FLAG_DEFER: a failing post hands over what was deferred before it. */
+	if (qp->send.tail != qp->send.rung &&
+	    (status != STATUS_SUCCESS || !(flags & NDK_OP_FLAG_DEFER)))
+		ring_doorbell(qp, &qp->send);
+}
+
+static uint64_t sgl_bytes(const NDK_SGE *sgl, uint32_t nsge)
+{
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < nsge; i++)
+		total += sgl[i].Length;
+	return total;
+}
+
+static NTSTATUS check_payload(const struct qp *qp, const NDK_SGE *sgl, uint32_t nsge,
+			      uint32_t flags, uint32_t max_sge)
+{
+	uint64_t total;
+
+	if (nsge && !sgl)
+		return STATUS_INVALID_PARAMETER;
+	/* Inline data may come in any number of pieces: only their bytes take room. */
+	if (!(flags & NDK_OP_FLAG_INLINE) && nsge > max_sge)
+		return STATUS_DATA_OVERRUN;
+	total = sgl_bytes(sgl, nsge);
+	if (flags & NDK_OP_FLAG_INLINE)
+		return total <= qp->inline_size ? STATUS_SUCCESS : STATUS_INVALID_BUFFER_SIZE;
+	return total <= qp->max_transfer ? STATUS_SUCCESS : STATUS_BUFFER_OVERFLOW;
+}
+
+static void write_entry(struct qp *qp, struct shm_sqe *sqe, const NDK_SGE *sgl, uint32_t nsge)
+{
+	uint8_t *slot = send_slot(qp);
+	uint8_t *payload = slot + sizeof(*sqe);
+
+	if (sqe->flags & NDK_OP_FLAG_INLINE) {
+		uint8_t *end = payload;
+
+		for (uint32_t i = 0; i < nsge; i++) {
+			if (sgl[i].Length)
+				memcpy(end, sgl[i].VirtualAddress, sgl[i].Length);
+			end += sgl[i].Length;
+		}
+		sqe->inline_length = (uint16_t)(end - payload);
+	} else {
+		sqe->nsge = (uint8_t)nsge;
+		if (nsge)
+			memcpy(payload, sgl, nsge * sizeof(*sgl));
+	}
+	memcpy(slot, sqe, sizeof(*sqe));
+}
+
+static NTSTATUS post(struct qp *qp, struct shm_sqe *sqe, const NDK_SGE *sgl, uint32_t nsge,
+		     uint32_t allowed)
+{
+	const uint32_t flags = sqe->flags;
+	NTSTATUS status;
+
+	spin_lock(&qp->send_lock);
+	status = send_check(qp, flags, allowed, false);
+	if (status == STATUS_SUCCESS)
+		status = check_payload(qp, sgl, nsge, flags, qp->send.max_sge);
+	if (status == STATUS_SUCCESS)
+		write_entry(qp, sqe, sgl, nsge);
+	send_end(qp, status, flags);
+	spin_unlock(&qp->send_lock);
+	return status;
+}
+
+/* --- the initiator's requests -------------------------------------------------------------- */
+
+NTSTATUS post_send(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, ULONG flags)
+{
+	struct shm_sqe sqe = { .opcode = SHM_WR_SEND,
+			       .flags = flags,
+			       .request_context = (uintptr_t)context };
+
+	return post(qp_of(qp), &sqe, sgl, nsge, SEND_FLAGS);
+}
+
+NTSTATUS post_send_invalidate(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge,
+			      ULONG flags, UINT32 token)
+{
+	struct shm_sqe sqe = { .opcode = SHM_WR_SEND_INVALIDATE,
+			       .flags = flags,
+			       .request_context = (uintptr_t)context,
+			       .token = token };
+
+	return post(qp_of(qp), &sqe, sgl, nsge, SEND_FLAGS);
+}
+
+NTSTATUS OrielSendImmediate(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl, ULONG nSge,
+			    ULONG Flags, UINT32 Immediate)
+{
+	struct shm_sqe sqe = { .opcode = SHM_WR_SEND_IMMEDIATE,
+			       .flags = Flags,
+			       .request_context = (uintptr_t)RequestContext,
+			       .immediate = Immediate };
+
+	return post(qp_of(pNdkQp), &sqe, pSgl, nSge, SEND_FLAGS);
+}
+
+NTSTATUS post_read(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UINT64 address,
+		   UINT32 token, ULONG flags)
+{
+	struct shm_sqe sqe = { .opcode = SHM_WR_READ,
+			       .flags = flags & ~NDK_OP_FLAG_RDMA_READ_LOCAL_INVALIDATE,
+			       .request_context = (uintptr_t)context,
+			       .address = address,
+			       .token = token };
+
+	return post(qp_of(qp), &sqe, sgl, nsge, READ_FLAGS);
+}
+
+NTSTATUS post_write(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UINT64 address,
+		    UINT32 token, ULONG flags)
+{
+	struct shm_sqe sqe = { .opcode = SHM_WR_WRITE,
+			       .flags = flags,
+			       .request_context = (uintptr_t)context,
+			       .address = address,
+			       .token = token };
+
+	return post(qp_of(qp), &sqe, sgl, nsge, WRITE_FLAGS);
+}
+
+NTSTATUS OrielWriteImmediate(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl, ULONG nSge,
+			     UINT64 RemoteAddress, UINT32 RemoteToken, ULONG Flags,
+			     UINT32 Immediate)
+{
+	struct shm_sqe sqe = { .opcode = SHM_WR_WRITE_IMMEDIATE,
+			       .flags = Flags,
+			       .request_context = (uintptr_t)RequestContext,
+			       .address = RemoteAddress,
+			       .token = RemoteToken,
+			       .immediate = Immediate };
+
+	/* It consumes a receive, so it may solicit an event as a send does. */
+	return post(qp_of(pNdkQp), &sqe, pSgl, nSge, SEND_FLAGS);
+}
+
+/* The result is one piece of eight bytes; where it points at the peer is the peer's to judge. */
+static NTSTATUS post_atomic(struct qp *qp, struct shm_sqe *sqe, const NDK_SGE *result)
+{
+	if (!result)
+		return STATUS_INVALID_PARAMETER;
+	if (result->Length != sizeof(uint64_t))
+		return STATUS_INVALID_BUFFER_SIZE;
+	return post(qp, sqe, result, 1, ORDER_FLAGS);
+}
+
+NTSTATUS OrielFetchAdd(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pResult,
+		       UINT64 RemoteAddress, UINT32 RemoteToken, UINT64 Addend, ULONG Flags)
+{
+	struct shm_sqe sqe = { .opcode = SHM_WR_FETCH_ADD,
+			       .flags = Flags,
+			       .request_context = (uintptr_t)RequestContext,
+			       .address = RemoteAddress,
+			       .token = RemoteToken,
+			       .swap = Addend };
+
+	return post_atomic(qp_of(pNdkQp), &sqe, pResult);
+}
+
+NTSTATUS OrielCompareSwap(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pResult,
+			  UINT64 RemoteAddress, UINT32 RemoteToken, UINT64 Compare, UINT64 Swap,
+			  ULONG Flags)
+{
+	struct shm_sqe sqe = { .opcode = SHM_WR_COMPARE_SWAP,
+			       .flags = Flags,
+			       .request_context = (uintptr_t)RequestContext,
+			       .address = RemoteAddress,
+			       .token = RemoteToken,
+			       .compare = Compare,
+			       .swap = Swap };
+
+	return post_atomic(qp_of(pNdkQp), &sqe, pResult);
+}
+
+/* --- receives ----------------------------------------------------------------------------------
+ */
+
+NTSTATUS post_receive(NDK_QP *ndk, PVOID context, const NDK_SGE *sgl, ULONG nsge)
+{
+	struct qp *qp = qp_of(ndk);
+	struct work_ring *ring = &qp->receive;
+	NTSTATUS status;
+
+	spin_lock(&qp->receive_lock);
+	if (__atomic_load_n(&qp->object.adapter->dead, __ATOMIC_RELAXED))
+		status = STATUS_DEVICE_REMOVED;
+	else if (ring_full(ring))
+		status = STATUS_NO_MORE_ENTRIES;
+	else
+		status = check_payload(qp, sgl, nsge, 0, ring->max_sge);
+	if (status == STATUS_SUCCESS) {
+		uint8_t *slot = ring->slots + (uint64_t)(ring->tail & ring->mask) * ring->stride;
+		const struct shm_rqe rqe = { .request_context = (uintptr_t)context,
+					     .nsge = (uint8_t)nsge };
+
+		memcpy(slot, &rqe, sizeof(rqe));
+		if (nsge)
+			memcpy(slot + sizeof(rqe), sgl, nsge * sizeof(*sgl));
+		ring->tail++;
+		ring_doorbell(qp, ring);
+	}
+	spin_unlock(&qp->receive_lock);
+	return status;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Queue pairs: creation, flush, connecting by number. */
+#include <stdlib.h>
+
+#include "ndk/queue.h"
+#include "shm/segment.h"
+
+_Static_assert(offsetof(struct qp, object) == sizeof(NDK_QP), "queue pair");
+
+static void qp_destroy(struct object *object)
+{
+	struct qp *qp = container_of(object, struct qp, object);
+
+	qp_set_link(qp, QP_UNCONNECTED);
+	shm_segment_unmap(qp->memory, qp->size);
+}
+
+/* The rings must lie within what was mapped, or the library would write beside it. */
+static bool ring_open(struct qp *qp, struct work_ring *ring, struct shm_queue *queue,
+		      uint32_t entry, uint32_t payload)
+{
+	uint64_t end = queue->offset + (uint64_t)queue->slots * queue->stride;
+
+	ring->queue = queue;
+	ring->depth = queue->depth;
+	if (queue->depth == 0)
+		return true;
+	if (queue->slots == 0 || (queue->slots & (queue->slots - 1)) ||
+	    queue->depth > queue->slots || queue->stride < entry + payload || end > qp->size)
+		return false;
+	ring->slots = (uint8_t *)qp->memory + queue->offset;
+	ring->mask = queue->slots - 1;
+	ring->stride = queue->stride;
+	ring->tail = ring->rung = queue->tail;
+	return true;
+}
+
+static bool rings_open(struct qp *qp)
+{
+	uint32_t send_payload = qp->send.max_sge * (uint32_t)sizeof(struct shm_sge);
+
+	if (send_payload < qp->inline_size)
+		send_payload = qp->inline_size;
+	return qp->size >= sizeof(struct shm_qp) && qp->memory->magic == SHM_MAGIC_QP &&
+	       qp->memory->layout_version == SHM_LAYOUT_VERSION &&
+	       ring_open(qp, &qp->send, &qp->memory->send, sizeof(struct shm_sqe), send_payload) &&
+	       ring_open(qp, &qp->receive, &qp->memory->receive, sizeof(struct shm_rqe),
+			 qp->receive.max_sge * (uint32_t)sizeof(struct shm_sge));
+}
+
+static NTSTATUS qp_created(struct object *object, struct request *request,
+			   const struct shm_created *created)
+{
+	struct qp *qp = container_of(object, struct qp, object);
+	struct adapter *adapter = object->adapter;
+	void *address;
+
+	if (created->worker >= adapter->workers || created->doorbell >= SHM_MAX_SESSION_QPS)
+		return STATUS_INTERNAL_ERROR;
+	if (shm_segment_map(request->fd, request->size, true, &address))
+		return STATUS_INSUFFICIENT_RESOURCES;
+	qp->memory = address;
+	qp->size = request->size;
+	qp->number = created->number;
+	qp->doorbell = created->doorbell;
+	qp->area = &adapter->session->worker[created->worker];
+	qp->worker_fd = adapter->worker_fd[created->worker];
+	return rings_open(qp) ? STATUS_SUCCESS : STATUS_INTERNAL_ERROR;
+}
+
+static bool within_limits(const struct shm_limits *limits, const struct shm_create_qp *want)
+{
+	return want->receive_depth <= limits->max_receive_depth &&
+	       want->initiator_depth <= limits->max_initiator_depth &&
+	       want->receive_sge <= limits->max_receive_sge &&
+	       want->initiator_sge <= limits->max_initiator_sge &&
+	       want->inline_size <= limits->max_inline;
+}
+
+NTSTATUS qp_create(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq, PVOID qp_context,
+		   ULONG receive_depth, ULONG initiator_depth, ULONG receive_sge,
+		   ULONG initiator_sge, ULONG inline_size, NDK_FN_CREATE_COMPLETION completion,
+		   PVOID context, NDK_QP **ppqp)
+{
+	struct object *domain = object_of(&pd->Header);
+	const struct shm_limits *limits = &domain->adapter->session->limits;
+	struct shm_request message = { .op = SHM_OP_CREATE_QP };
+	struct object *object;
+	struct qp *qp;
+
+	message.create_qp =
+		(struct shm_create_qp){ .pd = domain->handle,
+					.receive_cq = object_of(&receive_cq->Header)->handle,
+					.initiator_cq = object_of(&initiator_cq->Header)->handle,
+					.qp_context = (uintptr_t)qp_context,
+					.receive_depth = receive_depth,
+					.initiator_depth = initiator_depth,
+					.receive_sge = receive_sge,
+					.initiator_sge = initiator_sge,
+					.inline_size = inline_size,
+					.type = SHM_QP_RC };
+	if (!within_limits(limits, &message.create_qp))
+		return STATUS_INVALID_PARAMETER;
+	object = object_allocate(domain->adapter, sizeof(struct qp), NdkObjectTypeQp, &qp_dispatch,
+				 qp_destroy);
+	if (!object)
+		return STATUS_INSUFFICIENT_RESOURCES;
+	object->needs[QP_NEEDS_PD] = domain;
+	object->needs[QP_NEEDS_RECEIVE_CQ] = object_of(&receive_cq->Header);
+	object->needs[QP_NEEDS_INITIATOR_CQ] = object_of(&initiator_cq->Header);
+	qp = container_of(object, struct qp, object);
+	qp->inline_size = inline_size;
+	qp->max_transfer = limits->max_transfer_length;
+	qp->send.max_sge = initiator_sge;
+	qp->receive.max_sge = receive_sge;
+	qp->flush.kind = REQUEST_SILENT;
+	qp->flush.embedded = true;
+	qp->flush.object = object;
+	qp->flush.fd = -1;
+	return object_create(object, &message, qp_created, completion, context);
+}
+
+/* --- flush ---------------------------------------------------------------------------------- */
+
+/*
+ * May run beside a post (threads, NDKPI design guide): the deferred are handed over under the lock,
+ * so that they are cancelled with the rest. One flush under way is enough for all: what is
+ * posted behind it meets a queue pair in error.
+ */
+static void qp_flush(NDK_QP *ndk)
+{
+	struct qp *qp = qp_of(ndk);
+	struct adapter *adapter = qp->object.adapter;
+	struct shm_request message = { .op = SHM_OP_FLUSH_QP,
+				       .object = { .object = qp->object.handle } };
+
+	spin_lock(&qp->send_lock);
+	send_end(qp, STATUS_SUCCESS, 0);
+	spin_unlock(&qp->send_lock);
+	pthread_mutex_lock(&adapter->lock);
+	if (!qp->flush.id && !qp->flush.call.queued)
+		request_send(adapter, &qp->flush, &message);
+	pthread_mutex_unlock(&adapter->lock);
+}
+
+/* What was deferred is as good as posted: it ends with the rest. */
+static NTSTATUS qp_close(NDK_OBJECT_HEADER *header, NDK_FN_CLOSE_COMPLETION completion,
+			 PVOID context)
+{
+	struct qp *qp = container_of(object_of(header), struct qp, object);
+
+	spin_lock(&qp->send_lock);
+	send_end(qp, STATUS_SUCCESS, 0);
+	spin_unlock(&qp->send_lock);
+	return object_close(header, completion, context);
+}
+
+/* --- connection ------------------------------------------------------------------------------ */
+
+static void accepting_remove(struct adapter *adapter, struct qp *qp)
+{
+	struct qp **at = &adapter->first_accepting;
+
+	while (*at != qp)
+		at = &(*at)->next_accepting;
+	*at = qp->next_accepting;
+	__atomic_fetch_sub(&adapter->accepting, 1, __ATOMIC_RELAXED);
+}
+
+void qp_set_link(struct qp *qp, enum qp_link link)
+{
+	struct adapter *adapter = qp->object.adapter;
+
+	if (qp->link == QP_ACCEPTING)
+		accepting_remove(adapter, qp);
+	if (link == QP_ACCEPTING) {
+		qp->next_accepting = adapter->first_accepting;
+		adapter->first_accepting = qp;
+		__atomic_fetch_add(&adapter->accepting, 1, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&qp->link, link, __ATOMIC_RELAXED);
+}
+
+void qp_arrived(struct adapter *adapter, uint32_t number)
+{
+	struct qp *qp;
+
+	pthread_mutex_lock(&adapter->lock);
+	qp = adapter->first_accepting;
+	while (qp && qp->number != number)
+		qp = qp->next_accepting;
+	if (qp)
+		qp_set_link(qp, QP_CONNECTED);
+	pthread_mutex_unlock(&adapter->lock);
+}
+
+ULONG OrielGetQpNumber(NDK_QP *pNdkQp)
+{
+	return qp_of(pNdkQp)->number;
+}
+
+static void connect_qp_finish(struct request *request, const struct shm_reply *reply)
+{
+	if (NT_SUCCESS(request->status))
+		qp_set_link(container_of(request->object, struct qp, object), QP_CONNECTED);
+}
+
+NTSTATUS OrielConnectQp(NDK_QP *pNdkQp, const ORIEL_QP_CONNECTION *Connection,
+			NDK_FN_REQUEST_COMPLETION RequestCompletion, PVOID RequestContext)
+{
+	struct qp *qp = qp_of(pNdkQp);
+	struct shm_request message = { .op = SHM_OP_CONNECT_QP };
+	struct shm_connect_qp *want = &message.connect_qp;
+	struct request *request;
+	NTSTATUS status;
+
+	if (!Connection || Connection->Size < sizeof(*Connection))
+		return STATUS_INVALID_PARAMETER;
+	*want = (struct shm_connect_qp){ .qp = qp->object.handle,
+					 .remote_qpn = Connection->RemoteQpNumber,
+					 .send_psn = Connection->SendPsn,
+					 .receive_psn = Connection->ReceivePsn,
+					 .path_mtu = Connection->PathMtu,
+					 .timeout = Connection->Timeout,
+					 .retry_count = Connection->RetryCount,
+					 .rnr_retry_count = Connection->RnrRetryCount,
+					 .min_rnr_timer = Connection->MinRnrTimer,
+					 .traffic_class = Connection->TrafficClass,
+					 .hop_limit = Connection->HopLimit,
+					 .inbound_read_limit = Connection->InboundReadLimit,
+					 .outbound_read_limit = Connection->OutboundReadLimit };
+	status = address_from_sockaddr(Connection->LocalAddress, UINT32_MAX, &want->local);
+	if (status == STATUS_SUCCESS)
+		status =
+			address_from_sockaddr(Connection->RemoteAddress, UINT32_MAX, &want->remote);
+	if (status != STATUS_SUCCESS)
+		return status;
+	request = request_create(REQUEST_ASYNC, &qp->object, connect_qp_finish);
+	if (!request)
+		return STATUS_INSUFFICIENT_RESOURCES;
+	return request_send_async(qp->object.adapter, request, &message, RequestCompletion,
+				  RequestContext);
+}
+
+const NDK_QP_DISPATCH qp_dispatch = {
+	.NdkCloseQp = qp_close,
+	.NdkQueryExtension = query_extension,
+	.NdkFlush = qp_flush,
+	.NdkSend = post_send,
+	.NdkReceive = post_receive,
+	.NdkBind = window_post_bind,
+	.NdkFastRegister = unsupported_fast_register,
+	.NdkInvalidate = window_post_invalidate,
+	.NdkRead = post_read,
+	.NdkWrite = post_write,
+	.NdkSendAndInvalidate = post_send_invalidate,
+};

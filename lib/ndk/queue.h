@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Queue pairs and completion queues: their records, and the steps that all posts share. */
+#ifndef NDK_QUEUE_H
+#define NDK_QUEUE_H
+
+#include "ndk/ndk_private.h"
+
+struct connector;
+
+struct cq {
+	NDK_CQ ndk;
+	struct object object;
+	NDK_FN_CQ_NOTIFICATION_CALLBACK notification;
+	void *notification_context;
+	struct shm_cq *memory;
+	uint64_t size;
+	uint32_t notify;
+	struct call notify_call;
+
+	alignas(SHM_CACHE_LINE) struct spin lock;
+	uint32_t rings;
+	uint32_t slots;
+	uint32_t next_ring;
+	bool error_told; /* the callback has spoken of the failure: it is the last */
+	const struct shm_cqe *entry[SHM_MAX_WORKERS];
+	uint32_t head[SHM_MAX_WORKERS];
+	uint32_t seen[SHM_MAX_WORKERS]; /* tails when the last callback began */
+};
+
+enum qp_needs { QP_NEEDS_PD, QP_NEEDS_RECEIVE_CQ, QP_NEEDS_INITIATOR_CQ };
+
+enum qp_link {
+	QP_UNCONNECTED = 0,
+	QP_ACCEPTING, /* the peer has our reply: its first message makes it connected */
+	QP_CONNECTED,
+};
+
+/* One of the two rings, as the library needs it. */
+struct work_ring {
+	struct shm_queue *queue;
+	uint8_t *slots;
+	uint32_t mask;
+	uint32_t stride;
+	uint32_t depth;
+	uint32_t max_sge;
+	uint32_t tail; /* entries written */
+	uint32_t rung; /* entries that the worker was told of */
+};
+
+struct qp {
+	NDK_QP ndk;
+	struct object object;
+	struct shm_qp *memory;
+	uint64_t size;
+	uint32_t number;
+	struct request flush;
+
+	struct shm_worker_area *area;
+	int worker_fd;
+	uint32_t doorbell;
+	uint32_t max_transfer;
+	uint32_t inline_size;
+	uint32_t link; /* enum qp_link; written with adapter.lock held */
+	struct qp *next_accepting;
+
+	alignas(SHM_CACHE_LINE) struct spin send_lock;
+	struct work_ring send;
+	alignas(SHM_CACHE_LINE) struct spin receive_lock;
+	struct work_ring receive;
+};
+
+static inline struct qp *qp_of(NDK_QP *ndk)
+{
+	return (struct qp *)ndk;
+}
+
+static inline struct cq *cq_of(NDK_CQ *ndk)
+{
+	return (struct cq *)ndk;
+}
+
+/*
+ * Posting to the initiator queue, with send_lock held: send_check(), the caller's own checks,
+ * send_slot() if all went well, and always send_end().
+ */
+NTSTATUS send_check(const struct qp *qp, uint32_t flags, uint32_t allowed, bool unconnected);
+/* Where the next entry goes: room is there, and it counts as posted. */
+void *send_slot(struct qp *qp);
+/* Rings, unless deferred; a failure rings for what was deferred before it. */
+void send_end(struct qp *qp, NTSTATUS status, uint32_t flags);
+
+void qp_set_link(struct qp *qp, enum qp_link link);
+/* A message arrived on a queue pair whose accept has not completed: it is connected. */
+void qp_arrived(struct adapter *adapter, uint32_t number);
+
+NTSTATUS qp_create(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq, PVOID qp_context,
+		   ULONG receive_depth, ULONG initiator_depth, ULONG receive_sge,
+		   ULONG initiator_sge, ULONG inline_size, NDK_FN_CREATE_COMPLETION completion,
+		   PVOID context, NDK_QP **ppqp);
+NTSTATUS cq_create(NDK_ADAPTER *ndk, ULONG depth, NDK_FN_CQ_NOTIFICATION_CALLBACK notification,
+		   PVOID notification_context, GROUP_AFFINITY *affinity,
+		   NDK_FN_CREATE_COMPLETION completion, PVOID context, NDK_CQ **ppcq);
+/* adapter.lock is held: a worker took the arm of this CQ. */
+void cq_notified(struct adapter *adapter, uint32_t notify);
+
+NTSTATUS post_send(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, ULONG flags);
+NTSTATUS post_send_invalidate(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge,
+			      ULONG flags, UINT32 token);
+NTSTATUS post_read(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UINT64 address,
+		   UINT32 token, ULONG flags);
+NTSTATUS post_write(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UINT64 address,
+		    UINT32 token, ULONG flags);
+NTSTATUS post_receive(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge);
+
+#endif

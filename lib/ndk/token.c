@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The stock of tokens that the daemon has reserved for this session, so that NdkBind can return
+ * with the token known; and the table that finds a window by its token.
+ */
+#include <stdlib.h>
+
+#include "ndk/ndk_private.h"
+
+#define FIRST_BUCKETS   256u
+#define REFILL_PATIENCE 1024u /* progress calls */
+
+bool token_init(struct adapter *adapter)
+{
+	adapter->token_bucket = calloc(FIRST_BUCKETS, sizeof(struct token_link *));
+	adapter->token_mask = FIRST_BUCKETS - 1;
+	return adapter->token_bucket;
+}
+
+void token_destroy(struct adapter *adapter)
+{
+	free(adapter->token_bucket);
+}
+
+/* --- stock -------------------------------------------------------------------------------- */
+
+static void stock_put(struct adapter *adapter, uint32_t token)
+{
+	if (token && adapter->tokens < TOKEN_STOCK)
+		adapter->token[adapter->tokens++] = token;
+}
+
+/* Workers hand tokens of ended windows back, one ring for each. */
+static void stock_drain(struct adapter *adapter)
+{
+	for (uint32_t w = 0; w < adapter->workers; w++) {
+		struct shm_worker_area *area = &adapter->session->worker[w];
+		uint32_t used = shm_ring_used(&area->stock_cursor, adapter->stock_head[w]);
+
+		if (!used)
+			continue;
+		while (used-- && adapter->tokens < TOKEN_STOCK)
+			stock_put(adapter,
+				  area->stock[adapter->stock_head[w]++ % SHM_STOCK_ENTRIES]);
+		shm_store_release(&area->stock_cursor.head, adapter->stock_head[w]);
+	}
+}
+
+uint32_t token_take(struct adapter *adapter)
+{
+	if (adapter->tokens == 0)
+		stock_drain(adapter);
+	return adapter->tokens ? adapter->token[--adapter->tokens] : 0;
+}
+
+static void refill_answered(struct adapter *adapter, bool failed)
+{
+	adapter->tokens_asked -= SHM_REFILL_MAX;
+	adapter->refill_failed = failed;
+}
+
+static void refill_finish(struct request *request, const struct shm_reply *reply)
+{
+	struct adapter *adapter = (struct adapter *)(uintptr_t)request->extra;
+	bool failed = !NT_SUCCESS(request->status);
+
+	spin_lock(&adapter->window_lock);
+	refill_answered(adapter, failed);
+	for (uint32_t i = 0; !failed && i < reply->tokens.count && i < SHM_REFILL_MAX; i++)
+		stock_put(adapter, reply->tokens.token[i]);
+	spin_unlock(&adapter->window_lock);
+}
+
+static bool refill_ask(struct adapter *adapter)
+{
+	struct shm_request message = { .op = SHM_OP_REFILL_TOKENS,
+				       .refill = { .count = SHM_REFILL_MAX } };
+	struct request *request = request_create(REQUEST_SILENT, NULL, refill_finish);
+	NTSTATUS status = STATUS_INSUFFICIENT_RESOURCES;
+
+	if (!request)
+		return false;
+	request->extra = (uintptr_t)adapter;
+	pthread_mutex_lock(&adapter->lock);
+	if (!adapter->closing)
+		status = request_send(adapter, request, &message);
+	pthread_mutex_unlock(&adapter->lock);
+	if (status != STATUS_PENDING)
+		free(request);
+	return status == STATUS_PENDING;
+}
+
+/* After a failure one asks again only now and then. */
+static bool refill_wanted(struct adapter *adapter)
+{
+	bool wanted;
+
+	spin_lock(&adapter->window_lock);
+	stock_drain(adapter);
+	wanted = adapter->tokens + adapter->tokens_asked < TOKEN_LOW &&
+		 (!adapter->refill_failed || ++adapter->refill_patience % REFILL_PATIENCE == 0);
+	if (wanted)
+		adapter->tokens_asked += SHM_REFILL_MAX;
+	spin_unlock(&adapter->window_lock);
+	return wanted;
+}
+
+/* What workers gave back comes first; only a lasting want asks the daemon for more. */
+void token_refill_if_low(struct adapter *adapter)
+{
+	/* A look without the lock: whoever is wrong by a few is right the next time. */
+	if (__atomic_load_n(&adapter->tokens, __ATOMIC_RELAXED) +
+		    __atomic_load_n(&adapter->tokens_asked, __ATOMIC_RELAXED) >=
+	    TOKEN_LOW)
+		return;
+	while (refill_wanted(adapter)) {
+		if (refill_ask(adapter))
+			continue;
+		spin_lock(&adapter->window_lock);
+		refill_answered(adapter, true);
+		spin_unlock(&adapter->window_lock);
+	}
+}
+
+/* --- table -------------------------------------------------------------------------------------
+ */
+
+static struct token_link **token_bucket(struct adapter *adapter, uint32_t token)
+{
+	/* Tokens are a random permutation: any of their bits will do. */
+	return &adapter->token_bucket[token & adapter->token_mask];
+}
+
+/* Longer chains are slow but right: without memory the table just stays as it is. */
+static void table_grow(struct adapter *adapter)
+{
+	uint32_t old_buckets = adapter->token_mask + 1;
+	struct token_link **old = adapter->token_bucket;
+	struct token_link **bucket = calloc(old_buckets * 2ul, sizeof(*bucket));
+
+	if (!bucket)
+		return;
+	adapter->token_bucket = bucket;
+	adapter->token_mask = old_buckets * 2 - 1;
+	for (uint32_t i = 0; i < old_buckets; i++) {
+		struct token_link *link = old[i];
+
+		while (link) {
+			struct token_link *next = link->chain;
+
+			bucket = token_bucket(adapter, link->token);
+			link->chain = *bucket;
+			*bucket = link;
+			link = next;
+		}
+	}
+	free(old);
+}
+
+void token_link_add(struct adapter *adapter, struct token_link *link, struct mw *mw, uint32_t token)
+{
+	struct token_link **bucket;
+
+	if (adapter->token_count > adapter->token_mask)
+		table_grow(adapter);
+	bucket = token_bucket(adapter, token);
+	link->mw = mw;
+	link->token = token;
+	link->chain = *bucket;
+	*bucket = link;
+	adapter->token_count++;
+}
+
+void token_link_remove(struct adapter *adapter, struct token_link *link)
+{
+	struct token_link **at;
+
+	if (!link->token)
+		return;
+	at = token_bucket(adapter, link->token);
+	while (*at != link)
+		at = &(*at)->chain;
+	*at = link->chain;
+	link->token = 0;
+	adapter->token_count--;
+}
+
+struct token_link *token_link_find(struct adapter *adapter, uint32_t token)
+{
+	struct token_link *link = *token_bucket(adapter, token);
+
+	while (link && link->token != token)
+		link = link->chain;
+	return link;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Functions that every NDK provider must have and that this one refuses. */
+#include "ndk/ndk_private.h"
+
+NTSTATUS unsupported_shared_endpoint(NDK_ADAPTER *adapter, const PSOCKADDR address, ULONG length,
+				     NDK_FN_CREATE_COMPLETION completion, PVOID context,
+				     NDK_SHARED_ENDPOINT **endpoint)
+{
+	return STATUS_NOT_SUPPORTED;
+}
+
+NTSTATUS unsupported_build_lam(NDK_ADAPTER *adapter, MDL *mdl, SIZE_T length,
+			       NDK_FN_REQUEST_COMPLETION completion, PVOID context,
+			       NDK_LOGICAL_ADDRESS_MAPPING *lam, ULONG *size, ULONG *fbo)
+{
+	return STATUS_NOT_SUPPORTED;
+}
+
+void unsupported_release_lam(NDK_ADAPTER *adapter, NDK_LOGICAL_ADDRESS_MAPPING *lam)
+{
+}
+
+/* MaxSrqDepth is 0, which says the same. */
+NTSTATUS unsupported_create_srq(NDK_PD *pd, ULONG depth, ULONG sge, ULONG threshold,
+				NDK_FN_SRQ_NOTIFICATION_CALLBACK notification, PVOID notify_context,
+				GROUP_AFFINITY *affinity, NDK_FN_CREATE_COMPLETION completion,
+				PVOID context, NDK_SRQ **srq)
+{
+	return STATUS_NOT_SUPPORTED;
+}
+
+NTSTATUS unsupported_create_qp_with_srq(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq,
+					NDK_SRQ *srq, PVOID qp_context, ULONG depth, ULONG sge,
+					ULONG inline_size, NDK_FN_CREATE_COMPLETION completion,
+					PVOID context, NDK_QP **qp)
+{
+	return STATUS_NOT_SUPPORTED;
+}
+
+NTSTATUS unsupported_connect_shared(NDK_CONNECTOR *connector, NDK_QP *qp,
+				    NDK_SHARED_ENDPOINT *endpoint, const PSOCKADDR destination,
+				    ULONG length, ULONG inbound, ULONG outbound,
+				    const PVOID private_data, ULONG private_length,
+				    NDK_FN_REQUEST_COMPLETION completion, PVOID context)
+{
+	return STATUS_NOT_SUPPORTED;
+}
+
+NTSTATUS unsupported_resize_cq(NDK_CQ *cq, ULONG depth, NDK_FN_REQUEST_COMPLETION completion,
+			       PVOID context)
+{
+	return STATUS_NOT_SUPPORTED;
+}
+
+/* Required of an adapter without the flag (NdkControlCqInterruptModeration). */
+NTSTATUS unsupported_moderation(NDK_CQ *cq, ULONG interval, ULONG count)
+{
+	return STATUS_NOT_SUPPORTED;
+}
+
+NTSTATUS unsupported_fast_register(NDK_QP *qp, PVOID context, NDK_MR *mr, ULONG pages,
+				   const NDK_LOGICAL_ADDRESS *array, ULONG fbo, SIZE_T length,
+				   PVOID base, ULONG flags)
+{
+	return STATUS_NOT_SUPPORTED;
+}
