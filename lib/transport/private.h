@@ -95,15 +95,15 @@ struct transport_shared {
 	uint64_t *qpn_cache; /* any thread's */
 };
 
-#define TIMER_SHIFT 13u /* a tick is 8.192 us */
-#define TIMER_SLOTS 4096u
+#define WHEEL_SHIFT 13u /* a tick is 8.192 us */
+#define WHEEL_SLOTS 4096u
 
-struct timers {
+struct wheel {
 	uint64_t tick; /* all slots up to this one are done */
 	uint32_t armed;
 	uint64_t summary;
-	uint64_t bits[TIMER_SLOTS / 64];
-	uint32_t first[TIMER_SLOTS];
+	uint64_t bits[WHEEL_SLOTS / 64];
+	uint32_t first[WHEEL_SLOTS];
 };
 
 /* A frame that waits behind a revocation or a READ. */
@@ -142,7 +142,7 @@ struct transport {
 	struct parked *parked;
 	uint32_t free_parked;
 
-	struct timers timers;
+	struct wheel wheel;
 	struct transport_stats stats;
 };
 
@@ -275,16 +275,16 @@ void event_send(struct transport *t, enum transport_event_type type, uint32_t ob
 /* Nonsense in the shared memory of a session. */
 void session_broken(struct transport *t, uint32_t session, uint32_t verdict);
 
-/* --- timer.c -----------------------------------------------------------------------------------
+/* --- wheel.c -----------------------------------------------------------------------------------
  */
 
-void timers_create(struct timers *timers, uint64_t now);
+void wheel_create(struct wheel *wheel, uint64_t now);
 /* Sets or postpones; moves to an earlier slot when it must. */
-void timer_set(struct transport *t, struct qp *qp, uint64_t deadline);
-void timer_cancel(struct transport *t, struct qp *qp);
+void wheel_set(struct transport *t, struct qp *qp, uint64_t deadline);
+void wheel_cancel(struct transport *t, struct qp *qp);
 /* Calls requester_timeout() for what is due. Returns how many. */
-unsigned int timers_run(struct transport *t);
-uint64_t timers_next(const struct timers *timers);
+unsigned int wheel_run(struct transport *t);
+uint64_t wheel_next(const struct wheel *wheel);
 
 /* --- park.c ------------------------------------------------------------------------------------
  */
@@ -351,10 +351,12 @@ void flight_free(struct transport *t, struct qp *qp, uint32_t index);
 uint32_t work_posted(struct transport *t, struct qp *qp, const struct work_queue *queue,
 		     const struct shm_queue *shared);
 /* Bytes to the client's SGEs, and from a flight's into a frame. */
-enum access_reason scatter(struct transport *t, const struct qp *qp, const struct shm_sge *sge,
-			   uint32_t nsge, uint64_t offset, const uint8_t *data, uint32_t length);
-enum access_reason gather(struct transport *t, const struct qp *qp, const struct flight *flight,
-			  uint64_t offset, struct frame *frame, uint32_t length);
+enum access_reason work_scatter(struct transport *t, const struct qp *qp, const struct shm_sge *sge,
+				uint32_t nsge, uint64_t offset, const uint8_t *data,
+				uint32_t length);
+enum access_reason work_gather(struct transport *t, const struct qp *qp,
+			       const struct flight *flight, uint64_t offset, struct frame *frame,
+			       uint32_t length);
 
 /* --- responder.c, answer.c ---------------------------------------------------------------------
  */

@@ -117,9 +117,9 @@ void requester_go_back(struct transport *t, struct qp *qp)
 void requester_timer(struct transport *t, struct qp *qp)
 {
 	if (requester_una(qp->requester) == qp->sent_psn || qp->timeout == 0)
-		timer_cancel(t, qp);
+		wheel_cancel(t, qp);
 	else
-		timer_set(t, qp, t->now + (8192ull << qp->timeout));
+		wheel_set(t, qp, t->now + (8192ull << qp->timeout));
 }
 
 void requester_timeout(struct transport *t, struct qp *qp)
@@ -267,7 +267,7 @@ static bool send_data(struct transport *t, struct qp *qp, struct flight *flight)
 	head.ack_request = wants_ack(qp, last, psn);
 	if (!frame_open(t, qp, &frame, &head, length))
 		return false;
-	reason = gather(t, qp, flight, offset, &frame, length);
+	reason = work_gather(t, qp, flight, offset, &frame, length);
 	if (reason != ACCESS_OK) {
 		frame_drop(t, &frame);
 		flight->state = FLIGHT_FAILED;

@@ -182,8 +182,8 @@ static bool place_send(struct transport *t, struct qp *qp, const struct wire_vie
 		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(RECEIVE_TOO_SMALL));
 		return false;
 	}
-	reason = scatter(t, qp, qp->work.sge, qp->work.nsge, offset, view->payload,
-			 view->payload_length);
+	reason = work_scatter(t, qp, qp->work.sge, qp->work.nsge, offset, view->payload,
+			      view->payload_length);
 	if (reason != ACCESS_OK) {
 		fail_receive(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
 		refuse(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD));

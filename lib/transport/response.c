@@ -109,7 +109,7 @@ static void receive_rnr(struct transport *t, struct qp *qp, uint8_t code)
 	}
 	requester_go_back(t, qp);
 	qp->flags |= QP_RNR_WAIT;
-	timer_set(t, qp, t->now + rnr_timer_ns(code));
+	wheel_set(t, qp, t->now + rnr_timer_ns(code));
 }
 
 static void receive_sequence_nak(struct transport *t, struct qp *qp)
@@ -202,8 +202,8 @@ static void place_response(struct transport *t, struct qp *qp, struct flight *fl
 		requester_fail(t, qp, NT_DATA_ERROR, VERDICT(RESPONSE_LENGTH));
 		return;
 	}
-	reason = scatter(t, qp, flight->sge, flight->nsge, offset, view->payload,
-			 view->payload_length);
+	reason = work_scatter(t, qp, flight->sge, flight->nsge, offset, view->payload,
+			      view->payload_length);
 	if (reason != ACCESS_OK) {
 		requester_fail(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
 		return;
@@ -223,7 +223,7 @@ static void place_atomic(struct transport *t, struct qp *qp, struct flight *flig
 {
 	const uint64_t original = be64_get(view_atomic_ack(view)->original);
 	enum access_reason reason =
-		scatter(t, qp, flight->sge, flight->nsge, 0, (const uint8_t *)&original, 8);
+		work_scatter(t, qp, flight->sge, flight->nsge, 0, (const uint8_t *)&original, 8);
 
 	if (reason != ACCESS_OK) {
 		requester_fail(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);

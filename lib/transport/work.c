@@ -250,8 +250,9 @@ enum work_result work_peek_receive(struct transport *t, struct qp *qp, struct re
  * Walks `length` bytes at `offset` of a list of SGEs. Each piece is checked against its token
  * now, and its poison flag is looked at behind the copy.
  */
-enum access_reason scatter(struct transport *t, const struct qp *qp, const struct shm_sge *sge,
-			   uint32_t nsge, uint64_t offset, const uint8_t *data, uint32_t length)
+enum access_reason work_scatter(struct transport *t, const struct qp *qp, const struct shm_sge *sge,
+				uint32_t nsge, uint64_t offset, const uint8_t *data,
+				uint32_t length)
 {
 	const struct accessor who = qp_accessor(qp);
 
@@ -281,8 +282,9 @@ enum access_reason scatter(struct transport *t, const struct qp *qp, const struc
 	return ACCESS_OK;
 }
 
-enum access_reason gather(struct transport *t, const struct qp *qp, const struct flight *flight,
-			  uint64_t offset, struct frame *frame, uint32_t length)
+enum access_reason work_gather(struct transport *t, const struct qp *qp,
+			       const struct flight *flight, uint64_t offset, struct frame *frame,
+			       uint32_t length)
 {
 	const struct accessor who = qp_accessor(qp);
 

@@ -61,7 +61,7 @@ int transport_create(struct transport **transport, struct transport_shared *shar
 		t->parked[i].next = t->free_parked;
 		t->free_parked = i;
 	}
-	timers_create(&t->timers, 0);
+	wheel_create(&t->wheel, 0);
 	transport_recover(t);
 	if (shared->adopted)
 		completion_publish_again(t);
@@ -234,7 +234,7 @@ void session_broken(struct transport *t, uint32_t session, uint32_t verdict)
 static void enter_error(struct transport *t, struct qp *qp)
 {
 	__atomic_store_n(&qp->state, QP_ERROR, __ATOMIC_RELAXED);
-	timer_cancel(t, qp);
+	wheel_cancel(t, qp);
 	qp->flags &= ~(QP_RNR_WAIT | QP_GAP_HANDLED);
 	qp->answer.kind = ANSWER_NONE;
 	qp->answered = responder_resources(qp->responder);
@@ -407,7 +407,7 @@ void transport_detach(struct transport *transport, uint32_t qp_number)
 	struct qp *qp = &transport->shared->qps[qp_number];
 	struct qp_local *local = &transport->shared->qp_local[qp_number];
 
-	timer_cancel(transport, qp);
+	wheel_cancel(transport, qp);
 	park_drop(transport, qp);
 	while (qp->first_flight)
 		flight_free(transport, qp, qp->first_flight);
@@ -542,7 +542,7 @@ unsigned int transport_poll(struct transport *transport, uint64_t now)
 	transport->now = now;
 	transport->blocked = false;
 	done = read_all_doorbells(transport);
-	done += timers_run(transport);
+	done += wheel_run(transport);
 	if (transport->grace_first)
 		done += graces_run(transport);
 	for (uint32_t left = transport->ready < POLL_QPS ? transport->ready : POLL_QPS; left;
@@ -557,5 +557,5 @@ uint64_t transport_next_deadline(const struct transport *transport, uint64_t now
 {
 	if (transport->ready || transport->grace_first || transport->dirty_cqs)
 		return now;
-	return timers_next(&transport->timers);
+	return wheel_next(&transport->wheel);
 }
