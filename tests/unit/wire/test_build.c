@@ -250,6 +250,9 @@ Test(wire_build, source_port_as_linux_chooses_it)
 	cr_expect_eq(roce_source_port(0x00278, 0x11, 0x12), 49784);
 	cr_expect_eq(roce_source_port(0x57f97, 0x11, 0x12), 65410);
 	cr_expect_eq(roce_source_port(0, 0x14, 0x14), 49552);
+	/* By the rule, with a product of more than 40 bits. */
+	cr_expect_eq(roce_source_port(0, 0xabcdef, 0xfedcba), 58493);
+	cr_expect_eq(roce_source_port(0, 0xffffff, 0xfffffe), 65298);
 }
 
 Test(wire_build, source_port_is_the_same_at_both_ends_and_in_range)

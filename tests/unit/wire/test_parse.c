@@ -153,6 +153,22 @@ Test(wire_parse, ip_and_udp_lengths_must_agree_and_fit)
 	}
 }
 
+/* An IP packet too short for a UDP header, at the very end of the frame. */
+Test(wire_parse, ip_packet_without_a_whole_udp_header)
+{
+	for (uint32_t length = 0; length < 16; length++) {
+		const bool v4 = length & 1;
+		const uint32_t rest = length / 2;
+		struct frame frame;
+
+		make(&frame, v4, OP_RC_SEND_ONLY, 0, 0);
+		put_be16(frame.bytes + 14 + (v4 ? 2 : 4), (uint16_t)((v4 ? 20 : 0) + rest));
+		frame_fix_checksum(&frame);
+		frame.length = 14 + (v4 ? 20 : 40) + rest;
+		PARSES(&frame, WIRE_UDP_LENGTH, "%u bytes of UDP", rest);
+	}
+}
+
 static void every_truncation(const struct frame *frame, void *context)
 {
 	const uint32_t udp = frame_bth(frame) - 8;
