@@ -485,6 +485,19 @@ Test(wire_mad, b18_cma_header_ipv6)
 	cr_expect_arr_eq(parsed.source_gid, header.source_gid, 16);
 }
 
+/* Numbers that stand on the wire. */
+Test(wire_mad, rej_reasons)
+{
+	cr_expect_eq(CM_REJ_INVALID_SERVICE_ID, 8);
+	cr_expect_eq(CM_REJ_STALE_CONNECTION, 10);
+	cr_expect_eq(CM_REJ_INVALID_PACKET_RATE, 17);
+	cr_expect_eq(CM_REJ_PORT_CM_REDIRECT, 24);
+	cr_expect_eq(CM_REJ_INVALID_MTU, 26);
+	cr_expect_eq(CM_REJ_CONSUMER, 28);
+	cr_expect_eq(CM_REJ_INVALID_CLASS_VERSION, 31);
+	cr_expect_eq(CM_REJ_INVALID_ALT_FLOW_LABEL, 33);
+}
+
 Test(wire_mad, service_ids)
 {
 	cr_expect_eq(cm_service_id(0x06, 7174), 0x0000000001061c06);
