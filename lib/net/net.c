@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <rte_cycles.h>
-#include <rte_eal.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
 #include <rte_ring_elem.h>
@@ -141,14 +140,10 @@ void net_destroy(struct net *net)
 	for (uint32_t p = 0; p < net->config.ports; p++)
 		port_close(&net->port[p]);
 	pools_destroy(net);
+	/* EAL itself stays: its interrupt thread may still be closing a virtual device. */
 	if (net->control_fd >= 0)
 		close(net->control_fd);
 	free(net);
-}
-
-void net_end_eal(void)
-{
-	rte_eal_cleanup();
 }
 
 /* --- what others may ask ----------------------------------------------------------- */

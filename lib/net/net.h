@@ -24,6 +24,11 @@ struct net_address {
 	uint32_t prefix_length;
 };
 
+/*
+ * The Ethernet address is the device's at the start and stays: a change while it runs is not
+ * followed. A kernel interface under a port (af_packet, af_xdp) must not carry an IP address
+ * of its own: the kernel sees the same frames and would answer them too.
+ */
 struct net_port_config {
 	char name[32];
 	char device[256]; /* PCI address or vdev with arguments */
@@ -62,8 +67,6 @@ int net_create(struct net **net, const struct net_config *config, struct transpo
 int net_start_workers(struct net *net);
 void net_stop_workers(struct net *net); /* returns when all have left their loops */
 void net_destroy(struct net *net);
-/* After net_destroy(), last of all: gives back what EAL holds. */
-void net_end_eal(void);
 
 /* NUMA node of the first port, or -1. */
 int net_numa_node(const struct net *net);

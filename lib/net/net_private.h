@@ -65,7 +65,7 @@ struct net_port {
 	bool open;
 	bool started;
 	bool promiscuous; /* because of us */
-	int socket; /* NUMA node, or SOCKET_ID_ANY */
+	int socket;       /* NUMA node, or SOCKET_ID_ANY */
 	char driver[32];
 	struct rte_mempool *rx_pool;
 

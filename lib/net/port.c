@@ -231,8 +231,8 @@ static void accept_groups(struct net_port *port, const struct net_port_config *c
 	if (rte_eth_allmulticast_enable(port->id) == 0)
 		return;
 	/* A kernel interface would stay promiscuous after us: port_close() undoes it. */
-	port->promiscuous = rte_eth_promiscuous_get(port->id) == 0 &&
-			    rte_eth_promiscuous_enable(port->id) == 0;
+	port->promiscuous =
+		rte_eth_promiscuous_get(port->id) == 0 && rte_eth_promiscuous_enable(port->id) == 0;
 	if (port->promiscuous)
 		return;
 	/* Drivers of plain links have no filter that could be opened. */

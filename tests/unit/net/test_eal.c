@@ -174,7 +174,7 @@ Test(eal, memory_without_hugepages_covers_the_buffers)
 	cr_assert_lt(one, 200);
 	config.workers = 4;
 	four = eal_memory_mib(&config);
-	cr_assert_gt(four, 2 * one);
+	cr_assert_gt(four, one + one / 2);
 	config.port[0].mtu = 9000;
 	cr_assert_gt(eal_memory_mib(&config), four);
 	config.hugepages = true;
