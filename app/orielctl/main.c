@@ -69,6 +69,7 @@ static json_t *ask(int fd, const char *command)
 	static char reply[REPLY_MAX];
 	json_error_t error;
 	json_t *whole, *value;
+	const char *name;
 	ssize_t length;
 
 	if (write(fd, command, strlen(command)) < 0 ||
@@ -77,12 +78,45 @@ static json_t *ask(int fd, const char *command)
 		return NULL;
 	}
 	whole = json_loadb(reply, (size_t)length, 0, &error);
-	value = whole ? json_incref(json_object_get(whole, command)) : NULL;
+	name = strndupa(command, strcspn(command, ","));
+	value = whole ? json_incref(json_object_get(whole, name)) : NULL;
 	if (!value || json_is_null(value))
 		fprintf(stderr, "orielctl: %s: no answer that makes sense: %s\n", command,
 			whole ? "command not known to this daemon" : error.text);
 	json_decref(whole);
 	return value;
+}
+
+/* Queue pairs come in pages: each answer ends where the next one begins. */
+static json_t *ask_qps(int fd)
+{
+	json_t *all = json_object();
+	unsigned long next = 0;
+	size_t count;
+
+	do {
+		char command[32];
+		const char *key;
+		json_t *page, *qp;
+
+		snprintf(command, sizeof(command), "/oriel/qps,%lu", next);
+		page = ask(fd, command);
+		if (!page) {
+			json_decref(all);
+			return NULL;
+		}
+		count = json_object_size(page);
+		json_object_foreach(page, key, qp)
+		{
+			unsigned long index = strtoul(key, NULL, 10);
+
+			json_object_set(all, key, qp);
+			if (index >= next)
+				next = index + 1;
+		}
+		json_decref(page);
+	} while (count);
+	return all;
 }
 
 /* --- showing --------------------------------------------------------------------------------- */
@@ -121,10 +155,10 @@ static void show_daemon(const json_t *status)
 
 static void show_ports(const json_t *ports)
 {
-	const json_t *port;
-	size_t i;
+	const char *key;
+	json_t *port;
 
-	json_array_foreach(ports, i, port)
+	json_object_foreach((json_t *)ports, key, port)
 	{
 		printf("\nport %s (%s) link %s, %s, MTU %llu, %s\n", text(port, "name"),
 		       text(port, "driver"), text(port, "link"), text(port, "mac"),
@@ -140,12 +174,12 @@ static void show_ports(const json_t *ports)
 
 static void show_sessions(const json_t *sessions)
 {
-	const json_t *session;
-	size_t i;
+	const char *key;
+	json_t *session;
 
-	if (json_array_size(sessions))
+	if (json_object_size(sessions))
 		printf("\n%-8s %-24s %8s %8s %8s\n", "session", "program", "pid", "uid", "objects");
-	json_array_foreach(sessions, i, session)
+	json_object_foreach((json_t *)sessions, key, session)
 		printf("%-8llu %-24s %8llu %8llu %8llu\n", number(session, "session"),
 		       text(session, "name"), number(session, "pid"), number(session, "uid"),
 		       number(session, "objects"));
@@ -164,12 +198,12 @@ static void show_pairs(const char *title, const json_t *pairs)
 
 static void show_qps(const json_t *qps)
 {
-	const json_t *qp;
-	size_t i;
+	const char *key;
+	json_t *qp;
 
 	printf("%-8s %-6s %7s %6s %-10s %-40s %12s %12s\n", "qpn", "state", "session", "worker",
 	       "remote qpn", "remote", "messages in", "out");
-	json_array_foreach(qps, i, qp)
+	json_object_foreach((json_t *)qps, key, qp)
 		printf("0x%06llx %-6s %7llu %6llu 0x%06llx   %-40s %12llu %12llu\n",
 		       number(qp, "qpn"), text(qp, "state"), number(qp, "session"),
 		       number(qp, "worker"), number(qp, "remote_qpn"), text(qp, "remote"),
@@ -178,11 +212,11 @@ static void show_qps(const json_t *qps)
 
 static void show_workers(const json_t *workers)
 {
-	const json_t *worker;
+	const char *key;
+	json_t *worker;
 	char title[64];
-	size_t i;
 
-	json_array_foreach(workers, i, worker)
+	json_object_foreach((json_t *)workers, key, worker)
 	{
 		snprintf(title, sizeof(title), "worker %llu", number(worker, "worker"));
 		show_pairs(title, worker);
@@ -223,7 +257,7 @@ static int show(const struct options *options, const struct part *parts)
 	if (fd < 0 || !whole)
 		goto out;
 	for (; parts->command; parts++) {
-		json_t *value = ask(fd, parts->command);
+		json_t *value = parts->show == show_qps ? ask_qps(fd) : ask(fd, parts->command);
 
 		if (!value)
 			goto out;

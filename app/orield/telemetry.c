@@ -6,13 +6,15 @@
 #include <rte_eal.h>
 #include <rte_telemetry.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/ini.h"
 
-#define MOST_QPS 200u /* a reply holds 256 elements at the most */
+/* A reply holds 16 KiB at the most: so many queue pairs, and the rest by another request. */
+#define MOST_QPS 48u
 
 static struct {
 	const struct control *control;
@@ -20,6 +22,16 @@ static struct {
 	const struct transport_shared *shared;
 	char link[128];
 } telemetry;
+
+/* The library nests dictionaries in dictionaries only, so lists are keyed by number. */
+static void add_numbered(struct rte_tel_data *data, unsigned int number, struct rte_tel_data *part)
+{
+	char key[16];
+
+	snprintf(key, sizeof(key), "%u", number);
+	if (rte_tel_data_add_dict_container(data, key, part, 0))
+		rte_tel_data_free(part);
+}
 
 static void add_connection_counters(struct rte_tel_data *data, const struct cm_statistics *cm)
 {
@@ -111,19 +123,19 @@ static struct rte_tel_data *port_data(unsigned int port)
 
 static int on_ports(const char *command, const char *parameters, struct rte_tel_data *data)
 {
-	rte_tel_data_start_array(data, RTE_TEL_CONTAINER);
+	rte_tel_data_start_dict(data);
 	for (unsigned int p = 0; p < net_get_config(telemetry.net)->ports; p++) {
 		struct rte_tel_data *port = port_data(p);
 
 		if (port)
-			rte_tel_data_add_array_container(data, port, 0);
+			add_numbered(data, p, port);
 	}
 	return 0;
 }
 
 static int on_workers(const char *command, const char *parameters, struct rte_tel_data *data)
 {
-	rte_tel_data_start_array(data, RTE_TEL_CONTAINER);
+	rte_tel_data_start_dict(data);
 	for (unsigned int w = 0; w < net_get_config(telemetry.net)->workers; w++) {
 		const struct transport_stats *stats = net_worker_stats(telemetry.net, w);
 		struct rte_tel_data *worker = rte_tel_data_alloc();
@@ -137,7 +149,7 @@ static int on_workers(const char *command, const char *parameters, struct rte_te
 #define ADD(name) rte_tel_data_add_dict_u64(worker, #name, stats->name);
 		TRANSPORT_COUNTERS(ADD)
 #undef ADD
-		rte_tel_data_add_array_container(data, worker, 0);
+		add_numbered(data, w, worker);
 	}
 	return 0;
 }
@@ -163,7 +175,7 @@ static int on_sessions(const char *command, const char *parameters, struct rte_t
 {
 	struct session_status status;
 
-	rte_tel_data_start_array(data, RTE_TEL_CONTAINER);
+	rte_tel_data_start_dict(data);
 	for (unsigned int n = 0; control_get_session(telemetry.control, n, &status); n++) {
 		struct rte_tel_data *session = rte_tel_data_alloc();
 
@@ -175,20 +187,23 @@ static int on_sessions(const char *command, const char *parameters, struct rte_t
 		rte_tel_data_add_dict_u64(session, "pid", status.pid);
 		rte_tel_data_add_dict_u64(session, "uid", status.uid);
 		rte_tel_data_add_dict_u64(session, "objects", status.objects);
-		rte_tel_data_add_array_container(data, session, 0);
+		add_numbered(data, status.session, session);
 	}
 	return 0;
 }
 
+/* parameters: index to begin with. A key is an index; less than MOST_QPS of them is the end. */
 static int on_qps(const char *command, const char *parameters, struct rte_tel_data *data)
 {
 	static const char *const states[] = {
 		"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERROR"
 	};
+	uint32_t first = parameters ? (uint32_t)strtoul(parameters, NULL, 10) : 0;
 	unsigned int listed = 0;
 
-	rte_tel_data_start_array(data, RTE_TEL_CONTAINER);
-	for (uint32_t i = 1; i < qp_table_size(telemetry.shared) && listed < MOST_QPS; i++) {
+	rte_tel_data_start_dict(data);
+	for (uint32_t i = first ? first : 1;
+	     i < qp_table_size(telemetry.shared) && listed < MOST_QPS; i++) {
 		struct rte_tel_data *qp;
 		struct qp_status status;
 		char address[64];
@@ -210,7 +225,7 @@ static int on_qps(const char *command, const char *parameters, struct rte_tel_da
 					     address_format(status.remote_gid, address));
 		rte_tel_data_add_dict_u64(qp, "messages_in", status.messages_in);
 		rte_tel_data_add_dict_u64(qp, "messages_out", status.messages_out);
-		rte_tel_data_add_array_container(data, qp, 0);
+		add_numbered(data, i, qp);
 	}
 	return 0;
 }
@@ -229,7 +244,8 @@ void telemetry_start(const struct control *control, const struct net *net,
 	rte_telemetry_register_cmd("/oriel/verdicts", on_verdicts,
 				   "Frames and work requests refused, by reason");
 	rte_telemetry_register_cmd("/oriel/sessions", on_sessions, "Local programs");
-	rte_telemetry_register_cmd("/oriel/qps", on_qps, "Queue pairs (the first 200)");
+	rte_telemetry_register_cmd("/oriel/qps", on_qps,
+				   "Queue pairs; parameter: index to begin with");
 	snprintf(target, sizeof(target), "%s/dpdk_telemetry.v2", rte_eal_get_runtime_dir());
 	snprintf(telemetry.link, sizeof(telemetry.link), "%s.telemetry", socket_path);
 	unlink(telemetry.link);
