@@ -559,13 +559,12 @@ typedef NTSTATUS (*NDK_FN_WRITE)(NDK_QP *pNdkQp, PVOID RequestContext, const NDK
  * Opens the window on [VirtualAddress, VirtualAddress + Length) of the region, in queue order. The
  * new token can be read when this returns and is good for peers from the moment that the bind
  * executes, so a send behind it may carry it. Flags: SILENT_SUCCESS, READ_FENCE, DEFER,
- * ALLOW_REMOTE_READ, ALLOW_REMOTE_WRITE, and ours: ORIEL_OP_FLAG_TIE_TO_QP,
+ * ALLOW_REMOTE_READ, ALLOW_REMOTE_WRITE, and ours: ORIEL_OP_FLAG_TIE_TO_QP, ORIEL_OP_FLAG_EARLY,
  * ORIEL_OP_FLAG_ALLOW_REMOTE_ATOMIC. No right at all is legal. STATUS_ACCESS_VIOLATION: remote
  * write or atomic on a region without local write; STATUS_INVALID_PARAMETER: range not in the
  * region, Length 0, other domain, region not registered; STATUS_INVALID_DEVICE_STATE: the window is
  * bound (invalidate it first); STATUS_INSUFFICIENT_RESOURCES: no token in stock, try again after
- * OrielProgress(). With ORIEL_OP_FLAG_TIE_TO_QP the queue pair need not be connected yet: the bind
- * executes as soon as it is, so NdkAccept's private data may carry the token.
+ * OrielProgress().
  */
 typedef NTSTATUS (*NDK_FN_BIND)(NDK_QP *pNdkQp, PVOID RequestContext, NDK_MR *pMr, NDK_MW *pMw,
 				PVOID VirtualAddress, SIZE_T Length, ULONG Flags);

@@ -10,7 +10,7 @@
 #define ORDER_FLAGS (NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER)
 #define BIND_FLAGS                                                                      \
 	(ORDER_FLAGS | NDK_OP_FLAG_ALLOW_REMOTE_READ | NDK_OP_FLAG_ALLOW_REMOTE_WRITE | \
-	 ORIEL_OP_FLAG_TIE_TO_QP | ORIEL_OP_FLAG_ALLOW_REMOTE_ATOMIC)
+	 ORIEL_OP_FLAG_TIE_TO_QP | ORIEL_OP_FLAG_EARLY | ORIEL_OP_FLAG_ALLOW_REMOTE_ATOMIC)
 
 _Static_assert(offsetof(struct mw, object) == sizeof(NDK_MW), "window");
 _Static_assert(NDK_OP_FLAG_SILENT_SUCCESS == SHM_FLAG_SILENT_SUCCESS &&
@@ -228,7 +228,7 @@ NTSTATUS window_post_bind(NDK_QP *ndk, PVOID context, NDK_MR *ndk_mr, NDK_MW *nd
 	struct mr *mr = (struct mr *)ndk_mr;
 	struct mw *mw = mw_of(ndk_mw);
 	struct shm_sqe sqe = { .opcode = SHM_WR_BIND,
-			       .flags = flags,
+			       .flags = flags & ~ORIEL_OP_FLAG_EARLY, /* the library's matter */
 			       .request_context = (uintptr_t)context,
 			       .address = (uintptr_t)address,
 			       .length = length,
@@ -237,7 +237,7 @@ NTSTATUS window_post_bind(NDK_QP *ndk, PVOID context, NDK_MR *ndk_mr, NDK_MW *nd
 	NTSTATUS status;
 
 	spin_lock(&qp->send_lock);
-	status = send_check(qp, flags, BIND_FLAGS, flags & ORIEL_OP_FLAG_TIE_TO_QP);
+	status = send_check(qp, flags, BIND_FLAGS, flags & ORIEL_OP_FLAG_EARLY);
 	if (status == STATUS_SUCCESS)
 		status = bind_prepare(qp, mr, mw, &sqe);
 	if (status == STATUS_SUCCESS)
