@@ -35,6 +35,8 @@ void command_send(struct control *control, unsigned int worker, uint32_t type, u
 
 	if (connection)
 		command.connection = *connection;
+	if (type == WORKER_ADD_SESSION)
+		command.session = control->session[index].memory;
 	if (control->command_first[worker] || net_command(control->net, worker, &command))
 		command_keep(control, worker, &command);
 }

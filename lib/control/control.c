@@ -75,6 +75,20 @@ static void on_mad(void *context, const struct net_peer *peer, const uint8_t *ma
 	cm_receive(control->cm, &from, mad, now);
 }
 
+/*
+ * In a worker's thread, while this core may free the object: each field is one aligned word, and
+ * what comes out is only an index, which lib/memory checks for owner and state before it means
+ * anything.
+ */
+static uint32_t resolve_handle(void *context, uint32_t session, uint32_t handle, bool window)
+{
+	const struct control *control = context;
+	const struct object *object =
+		object_find(control, session, handle, window ? OBJECT_TYPE_MW : OBJECT_TYPE_MR);
+
+	return object ? object->index : 0;
+}
+
 /* --- start and end ----------------------------------------------------------------------- */
 
 void control_arena_spec(const struct control_config *config, struct arena_spec spec[ARENA_TABLES])
@@ -130,6 +144,7 @@ int control_create(struct control **out, const struct control_config *config, st
 	if (control->epoll < 0 || allocate_tables(control))
 		goto fail;
 	transport_set_resolver(shared, object_resolve, control);
+	transport_set_resolver(shared, resolve_handle, control);
 	cm_io.context = control;
 	error = cm_create(&control->cm, arena, &config->cm, &cm_io, false);
 	if (error)

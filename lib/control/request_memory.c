@@ -87,8 +87,6 @@ int32_t request_create_mw(struct control *control, uint32_t session,
 		return status_of(error);
 	}
 	object_need(control, object, 0, pd);
-	/* Binds name regions and windows by their index in the memory's tables. */
-	reply->created.number = object->index;
 	return created(control, object, reply);
 }
 
