@@ -143,7 +143,6 @@ int control_create(struct control **out, const struct control_config *config, st
 	control->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (control->epoll < 0 || allocate_tables(control))
 		goto fail;
-	transport_set_resolver(shared, object_resolve, control);
 	transport_set_resolver(shared, resolve_handle, control);
 	cm_io.context = control;
 	error = cm_create(&control->cm, arena, &config->cm, &cm_io, false);

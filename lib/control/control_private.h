@@ -109,8 +109,6 @@ uint32_t object_handle(const struct control *control, const struct object *objec
 /* By a client's handle: of this session, this type, not closing; else NULL. */
 struct object *object_find(const struct control *control, uint32_t session, uint32_t handle,
 			   enum object_type type);
-/* A handle_resolver: the index in lib/memory's tables behind a handle. Any worker's thread. */
-uint32_t object_resolve(void *context, uint32_t session, uint32_t handle, bool window);
 void object_need(struct control *control, struct object *object, unsigned int slot,
 		 struct object *needed);
 /* Drops what the object needs; closes that waited for it go on. */

@@ -85,27 +85,6 @@ struct object *object_find(const struct control *control, uint32_t session, uint
 	return object;
 }
 
-/*
- * For workers, which meet handles in work requests. The record may change under the
- * eyes of one that a client gave a stale handle to; lib/memory checks whose the object is.
- */
-uint32_t object_resolve(void *context, uint32_t session, uint32_t handle, bool window)
-{
-	const struct control *control = context;
-	const uint32_t type = window ? OBJECT_TYPE_MW : OBJECT_TYPE_MR;
-	const uint32_t index = handle & OBJECT_INDEX_MASK;
-	const struct object *object;
-
-	if (index == 0 || index >= control->config.objects)
-		return 0;
-	object = object_at(control, index);
-	if (__atomic_load_n(&object->type, __ATOMIC_RELAXED) != type ||
-	    __atomic_load_n(&object->session, __ATOMIC_RELAXED) != session ||
-	    __atomic_load_n(&object->generation, __ATOMIC_RELAXED) != handle >> OBJECT_INDEX_BITS)
-		return 0;
-	return __atomic_load_n(&object->index, __ATOMIC_RELAXED);
-}
-
 void object_need(struct control *control, struct object *object, unsigned int slot,
 		 struct object *needed)
 {
