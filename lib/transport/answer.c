@@ -8,7 +8,7 @@
  */
 #include "transport/private.h"
 
-/* --- duplicates --------------------------------------------------------------------- */
+/* --- duplicates ----------------------------------------------------------------------- */
 
 /* The kept READ or atomic whose PSNs include this one. */
 static struct responder_resource *find_resource(const struct transport *t, const struct qp *qp,
@@ -129,7 +129,7 @@ void responder_duplicate(struct transport *t, struct qp *qp, const struct wire_v
 	}
 }
 
-/* --- sending ------------------------------------------------------------------------- */
+/* --- sending -------------------------------------------------------------------------- */
 
 /* The token died while its READ was being answered: NAK in place of the response. */
 static void read_refused(struct transport *t, struct qp *qp,

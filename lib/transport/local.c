@@ -39,9 +39,10 @@ static void execute_bind(struct transport *t, struct qp *qp, struct flight *flig
 		.length = flight->length,
 		.tied = flight->flags & SHM_FLAG_TIE_TO_QP,
 	};
-	enum access_reason reason = window_bind(t->shared->memory, &who, &request);
+	enum access_reason reason;
 
 	t->stats.binds++;
+	reason = window_bind(t->shared->memory, &who, &request);
 	if (reason != ACCESS_OK)
 		flight_failed(t, flight, NT_ACCESS_VIOLATION, reason);
 	else
@@ -83,6 +84,8 @@ bool local_execute(struct transport *t, struct qp *qp, struct flight *flight)
 	if (qp->reads_out &&
 	    (flight->opcode == SHM_WR_INVALIDATE || (flight->flags & SHM_FLAG_READ_FENCE)))
 		return false;
+	/* Who adopts us from here on finds out from the token whether it was done. */
+	__atomic_store_n(&flight->state, FLIGHT_EXECUTING, __ATOMIC_RELEASE);
 	if (flight->opcode == SHM_WR_BIND)
 		execute_bind(t, qp, flight);
 	else
@@ -109,7 +112,10 @@ void local_invalidated(struct transport *t, struct qp *qp)
 	ready_add(t, qp);
 }
 
-/* With a full stock the slot stays reserved, and is the session's until it ends. */
+/*
+ * A kill between the two steps costs the session this token until it ends, never more.
+ * With a full stock the slot stays reserved, and is the session's until it ends.
+ */
 void stock_return(struct transport *t, struct qp *qp, uint32_t slot)
 {
 	const uint32_t token = token_recycle(t->shared->memory, slot);

@@ -122,6 +122,7 @@ struct transport {
 	struct worker_state *state;
 	struct transport_io io;
 	uint32_t worker;
+	uint32_t last_verdict;
 	bool blocked; /* no transmit buffer to be had in this poll */
 	uint64_t now;
 
@@ -150,7 +151,7 @@ struct transport {
 #define NEWS_SOLICITED 2u /* solicited or in error */
 #define NEWS_ERROR     4u /* the CQ itself */
 
-/* --- shorthands ---------------------------------------------------------------------------- */
+/* --- shorthands ----------------------------------------------------------------------- */
 
 static inline uint32_t qp_index(const struct transport *t, const struct qp *qp)
 {
@@ -215,6 +216,7 @@ static inline void word_commit(uint64_t *word, uint64_t value)
 static inline void count_verdict(struct transport *t, uint32_t verdict)
 {
 	t->stats.verdict[verdict]++;
+	t->last_verdict = verdict;
 }
 
 static inline bool access_poisoned(const struct access *access)
@@ -222,8 +224,7 @@ static inline bool access_poisoned(const struct access *access)
 	return __atomic_load_n(access->poisoned, __ATOMIC_RELAXED) != 0;
 }
 
-/* --- frame.c -----------------------------------------------------------------------------------
- */
+/* --- frame.c -------------------------------------------------------------------------- */
 
 /* Headers of a frame to be built; the opcode says which fields count. */
 struct frame_head {
@@ -257,7 +258,7 @@ void frame_payload(struct frame *frame, const void *bytes, uint32_t length);
 void frame_close(struct transport *t, struct frame *frame);
 void frame_drop(struct transport *t, struct frame *frame);
 
-/* --- worker.c -------------------------------------------------------------------------------- */
+/* --- worker.c ------------------------------------------------------------------------- */
 
 /* The queue pair has something to do in transport_poll(). */
 void ready_add(struct transport *t, struct qp *qp);
@@ -275,8 +276,7 @@ void event_send(struct transport *t, enum transport_event_type type, uint32_t ob
 /* Nonsense in the shared memory of a session. */
 void session_broken(struct transport *t, uint32_t session, uint32_t verdict);
 
-/* --- wheel.c -----------------------------------------------------------------------------------
- */
+/* --- wheel.c -------------------------------------------------------------------------- */
 
 void wheel_create(struct wheel *wheel, uint64_t now);
 /* Sets or postpones; moves to an earlier slot when it must. */
@@ -286,8 +286,7 @@ void wheel_cancel(struct transport *t, struct qp *qp);
 unsigned int wheel_run(struct transport *t);
 uint64_t wheel_next(const struct wheel *wheel);
 
-/* --- park.c ------------------------------------------------------------------------------------
- */
+/* --- park.c --------------------------------------------------------------------------- */
 
 /* Keeps a frame behind those already kept; false: no room, the caller drops it. */
 bool park_add(struct transport *t, struct qp *qp, struct pktbuf *packet);
@@ -295,8 +294,7 @@ bool park_add(struct transport *t, struct qp *qp, struct pktbuf *packet);
 unsigned int park_run(struct transport *t, struct qp *qp);
 void park_drop(struct transport *t, struct qp *qp);
 
-/* --- completion.c ------------------------------------------------------------------------------
- */
+/* --- completion.c --------------------------------------------------------------------- */
 
 /* Adds an entry to the intent: INTENT_CQE, or 0 (the entry is lost) when the CQ is broken. */
 uint64_t completion_add(struct transport *t, struct intent *intent, uint32_t cq,
@@ -325,8 +323,7 @@ enum completion_type {
 };
 enum completion_type completion_type(uint8_t opcode); /* enum shm_wr_opcode */
 
-/* --- intent.c ----------------------------------------------------------------------------------
- */
+/* --- intent.c ------------------------------------------------------------------------- */
 
 struct intent *intent_begin(struct transport *t, struct qp *qp);
 /* Carries out `parts` once, whatever happens in between. */
@@ -336,8 +333,7 @@ bool intent_commit_atomic(struct transport *t, uint64_t parts);
 /* Finishes what a dead process had armed. */
 void transport_recover(struct transport *t);
 
-/* --- work.c ------------------------------------------------------------------------------------
- */
+/* --- work.c --------------------------------------------------------------------------- */
 
 enum work_result { WORK_TAKEN, WORK_NONE, WORK_NO_FLIGHT, WORK_MALFORMED };
 /* Copies and checks the next send-queue entry into a flight at the end of the list. */
@@ -358,8 +354,7 @@ enum access_reason work_gather(struct transport *t, const struct qp *qp,
 			       const struct flight *flight, uint64_t offset, struct frame *frame,
 			       uint32_t length);
 
-/* --- responder.c, answer.c ---------------------------------------------------------------------
- */
+/* --- responder.c, answer.c ------------------------------------------------------------ */
 
 /* One request. True: it must wait (park it and all behind it). */
 bool responder_receive(struct transport *t, struct qp *qp, const struct wire_view *view);
@@ -369,14 +364,19 @@ unsigned int responder_send(struct transport *t, struct qp *qp);
 bool responder_pending(const struct transport *t, const struct qp *qp);
 /* The grace period of a remote invalidate is over: completes its message. */
 void responder_invalidated(struct transport *t, struct qp *qp);
+/* READ and atomics in PSN order. */
+void responder_receive_read(struct transport *t, struct qp *qp, const struct wire_view *view);
+void responder_receive_atomic(struct transport *t, struct qp *qp, const struct wire_view *view);
+/* Class C: NAK behind the answers that are due, then error. */
+void responder_refuse(struct transport *t, struct qp *qp, uint8_t syndrome, uint32_t verdict);
+void responder_refuse_access(struct transport *t, struct qp *qp, enum access_reason reason);
 /* Tells the control core what the peer did. */
 void responder_bad_token(struct transport *t, struct qp *qp, enum access_reason reason);
 /* Takes the receive, writes its completion and commits `word`, as one step. */
 void receive_complete(struct transport *t, struct qp *qp, const struct receive_work *work,
 		      uint64_t word, struct shm_cqe *cqe);
 
-/* --- requester.c, response.c
- * ----------------------------------------------------------------------- */
+/* --- requester.c, response.c ---------------------------------------------------------- */
 
 unsigned int requester_send(struct transport *t, struct qp *qp);
 void requester_timeout(struct transport *t, struct qp *qp);
@@ -393,8 +393,7 @@ void requester_fail(struct transport *t, struct qp *qp, int32_t status, uint32_t
 /* Completion entry of a flight with this status; frees it. */
 void flight_complete(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict);
 
-/* --- local.c -------------------------------------------------------------------------------------
- */
+/* --- local.c -------------------------------------------------------------------------- */
 
 /* Executes a local operation whose turn it is. False: it waits. */
 bool local_execute(struct transport *t, struct qp *qp, struct flight *flight);
@@ -402,8 +401,12 @@ void local_invalidated(struct transport *t, struct qp *qp);
 /* A revoked slot back into its session's stock. */
 void stock_return(struct transport *t, struct qp *qp, uint32_t slot);
 
-/* --- flush.c
- * --------------------------------------------------------------------------------------- */
+/* --- adopt.c -------------------------------------------------------------------------- */
+
+/* Rebuilds what is local to the process, and ends what its last process had begun. */
+void adopt_queue_pair(struct transport *t, struct qp *qp);
+
+/* --- flush.c -------------------------------------------------------------------------- */
 
 /* Flushes some entries of a queue pair in error. Returns how many. */
 unsigned int flush_run(struct transport *t, struct qp *qp);

@@ -30,6 +30,7 @@ bool transport_receive(struct transport *transport, const struct wire_view *view
 	uint32_t verdict;
 
 	t->now = now;
+	t->last_verdict = 0;
 	verdict = index ? check_frame(t, qp, view) : VERDICT(QP_UNKNOWN);
 	if (unlikely(verdict)) {
 		count_verdict(t, verdict);
@@ -52,4 +53,9 @@ bool transport_receive(struct transport *transport, const struct wire_view *view
 		return true;
 	count_verdict(t, VERDICT(PARK_FULL));
 	return false;
+}
+
+uint32_t transport_last_verdict(const struct transport *transport)
+{
+	return transport->last_verdict;
 }

@@ -8,7 +8,7 @@
  */
 #include "transport/private.h"
 
-/* --- completion of flights -------------------------------------------------------------- */
+/* --- completion of flights ------------------------------------------------------------ */
 
 enum completion_type completion_type(uint8_t opcode)
 {
@@ -87,7 +87,7 @@ void requester_fail(struct transport *t, struct qp *qp, int32_t status, uint32_t
 	qp_fail(t, qp, verdict, 0);
 }
 
-/* --- going back ---------------------------------------------------------------------------- */
+/* --- going back ----------------------------------------------------------------------- */
 
 /* The cursor never stands before what is acknowledged. */
 void requester_step_over(struct transport *t, struct qp *qp)
@@ -145,7 +145,7 @@ void requester_timeout(struct transport *t, struct qp *qp)
 	ready_add(t, qp);
 }
 
-/* --- sending ---------------------------------------------------------------------------------- */
+/* --- sending -------------------------------------------------------------------------- */
 
 /* Limits that hold back a request as a whole, before its first packet first leaves. */
 static bool may_start(const struct qp *qp, const struct flight *flight)
@@ -159,7 +159,7 @@ static bool may_start(const struct qp *qp, const struct flight *flight)
 	if (!flight_wants_response(flight))
 		return true;
 	/* Never more than half the circle, or old and new could not be told apart. */
-	return qp->reads_out < qp->max_reads_out && ahead + flight->packets <= HALF_PSN;
+	return qp->reads_out < qp->max_reads_out && ahead + flight->packets < HALF_PSN;
 }
 
 /* PSNs that READ responses will take are the peer's to pace: they do not fill the window. */

@@ -10,7 +10,7 @@
 
 #include "transport/private.h"
 
-/* --- answers --------------------------------------------------------------------------- */
+/* --- answers -------------------------------------------------------------------------- */
 
 static void answer_ack(struct transport *t, struct qp *qp)
 {
@@ -42,7 +42,7 @@ static void fail_receive(struct transport *t, struct qp *qp, int32_t status, uin
  * Class C: NAK behind the answers that are still due, then error. Until the NAK has left
  * the queue pair takes no more requests.
  */
-static void refuse(struct transport *t, struct qp *qp, uint8_t syndrome, uint32_t verdict)
+void responder_refuse(struct transport *t, struct qp *qp, uint8_t syndrome, uint32_t verdict)
 {
 	count_verdict(t, verdict);
 	qp->answer = (struct answer){
@@ -63,7 +63,7 @@ static void refuse_message(struct transport *t, struct qp *qp, uint8_t syndrome,
 {
 	if (responder_message(qp->responder) == MESSAGE_SEND)
 		fail_receive(t, qp, NT_DATA_ERROR, verdict);
-	refuse(t, qp, syndrome, verdict);
+	responder_refuse(t, qp, syndrome, verdict);
 }
 
 void responder_bad_token(struct transport *t, struct qp *qp, enum access_reason reason)
@@ -72,13 +72,13 @@ void responder_bad_token(struct transport *t, struct qp *qp, enum access_reason 
 		event_send(t, TRANSPORT_BAD_TOKEN, qp_index(t, qp), VERDICT_ACCESS + reason, 0);
 }
 
-static void refuse_access(struct transport *t, struct qp *qp, enum access_reason reason)
+void responder_refuse_access(struct transport *t, struct qp *qp, enum access_reason reason)
 {
 	responder_bad_token(t, qp, reason);
-	refuse(t, qp, NAK_REMOTE_ACCESS, VERDICT_ACCESS + reason);
+	responder_refuse(t, qp, NAK_REMOTE_ACCESS, VERDICT_ACCESS + reason);
 }
 
-/* --- commit -------------------------------------------------------------------------------- */
+/* --- commit --------------------------------------------------------------------------- */
 
 /* A packet of a SEND or WRITE is done; `ends`: with it the message. */
 static uint64_t word_after(const struct qp *qp, enum message_kind kind, bool ends)
@@ -137,8 +137,7 @@ static void message_received(struct transport *t, struct qp *qp, uint16_t flags,
 	packet_done(t, qp, view->ack_request);
 }
 
-/* --- the receive of a message ------------------------------------------------------------------
- */
+/* --- the receive of a message --------------------------------------------------------- */
 
 /* False: answered already. */
 static bool take_receive(struct transport *t, struct qp *qp)
@@ -147,7 +146,7 @@ static bool take_receive(struct transport *t, struct qp *qp)
 	case WORK_TAKEN: return true;
 	case WORK_MALFORMED:
 		fail_receive(t, qp, NT_INTERNAL_ERROR, VERDICT(RECEIVE_BAD));
-		refuse(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD));
+		responder_refuse(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD));
 		return false;
 	default:
 		if (qp->state != QP_RTS)
@@ -168,8 +167,7 @@ static bool payload_fits_shape(const struct qp *qp, uint16_t flags, const struct
 	return view->payload_length <= mtu && ((flags & OPF_FIRST) || view->payload_length > 0);
 }
 
-/* --- SEND
- * ----------------------------------------------------------------------------------------- */
+/* --- SEND ----------------------------------------------------------------------------- */
 
 /* False: refused. The receive completes with what was wrong with it (classes A and C). */
 static bool place_send(struct transport *t, struct qp *qp, const struct wire_view *view,
@@ -179,14 +177,14 @@ static bool place_send(struct transport *t, struct qp *qp, const struct wire_vie
 
 	if (offset + view->payload_length > qp->work.capacity) {
 		fail_receive(t, qp, NT_DATA_OVERRUN, VERDICT(RECEIVE_TOO_SMALL));
-		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(RECEIVE_TOO_SMALL));
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(RECEIVE_TOO_SMALL));
 		return false;
 	}
 	reason = work_scatter(t, qp, qp->work.sge, qp->work.nsge, offset, view->payload,
 			      view->payload_length);
 	if (reason != ACCESS_OK) {
 		fail_receive(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
-		refuse(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD));
+		responder_refuse(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD));
 		return false;
 	}
 	return true;
@@ -225,6 +223,12 @@ static void invalidate_done(struct transport *t, struct qp *qp)
 	packet_done(t, qp, qp->invalidate.ack_request);
 }
 
+/* Whoever adopts us looks at these: not before what they stand for is written. */
+static void set_flags(struct qp *qp, uint32_t flags)
+{
+	__atomic_store_n(&qp->flags, flags, __ATOMIC_RELEASE);
+}
+
 /* NDK: the token is dead before the receive completes; for other workers that takes a while. */
 static void invalidate_begin(struct transport *t, struct qp *qp, const struct wire_view *view,
 			     uint32_t bytes)
@@ -234,37 +238,38 @@ static void invalidate_begin(struct transport *t, struct qp *qp, const struct wi
 	struct qp_local *local = qp_local(t, qp);
 	enum access_reason reason;
 	uint64_t grace;
-	uint32_t slot;
 
-	t->stats.remote_invalidates++;
-	reason = token_invalidate(t->shared->memory, &who, token, true, &slot, &grace);
-	if (reason != ACCESS_OK) {
-		invalidate_failed(t, qp, reason);
-		return;
-	}
 	qp->invalidate = (struct remote_invalidate){
-		.slot = slot,
 		.token = token,
 		.bytes = bytes,
+		.psn = view->psn,
 		.solicited = view->solicited,
 		.ack_request = view->ack_request,
 	};
-	if (grace == 0) {
-		stock_return(t, qp, slot);
-		invalidate_done(t, qp);
+	set_flags(qp, qp->flags | QP_INVALIDATING);
+	t->stats.remote_invalidates++;
+	reason = token_invalidate(t->shared->memory, &who, token, true, &qp->invalidate.slot,
+				  &grace);
+	if (reason != ACCESS_OK) {
+		set_flags(qp, qp->flags & ~QP_INVALIDATING);
+		invalidate_failed(t, qp, reason);
 		return;
 	}
-	qp->flags |= QP_INVALIDATED;
+	set_flags(qp, (qp->flags & ~QP_INVALIDATING) | QP_INVALIDATED);
+	if (grace == 0) {
+		responder_invalidated(t, qp);
+		return;
+	}
 	local->grace = grace;
 	grace_add(t, qp);
 }
 
 void responder_invalidated(struct transport *t, struct qp *qp)
 {
-	qp->flags &= ~QP_INVALIDATED;
 	stock_return(t, qp, qp->invalidate.slot);
 	if (qp->state == QP_RTS)
 		invalidate_done(t, qp);
+	set_flags(qp, qp->flags & ~QP_INVALIDATED);
 	ready_add(t, qp);
 }
 
@@ -284,7 +289,7 @@ static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 	}
 	if (!payload_fits_shape(qp, flags, view)) {
 		fail_receive(t, qp, NT_DATA_ERROR, VERDICT(LENGTH));
-		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
 		return false;
 	}
 	offset = (uint64_t)(uint32_t)psn_diff(psn, qp->message.psn) << qp->mtu_shift;
@@ -303,8 +308,7 @@ static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 	return false;
 }
 
-/* --- WRITE
- * ------------------------------------------------------------------------------------------- */
+/* --- WRITE ---------------------------------------------------------------------------- */
 
 static bool write_lengths(const struct qp *qp, uint16_t flags, const struct wire_view *view,
 			  uint64_t rest)
@@ -338,7 +342,7 @@ static bool place_write(struct transport *t, struct qp *qp, const struct wire_vi
 			return true;
 		reason = ACCESS_POISONED;
 	}
-	refuse_access(t, qp, reason);
+	responder_refuse_access(t, qp, reason);
 	return false;
 }
 
@@ -347,7 +351,7 @@ static bool start_write(struct transport *t, struct qp *qp, const struct wire_vi
 	const struct reth *reth = view_reth(view);
 
 	if (!(qp->rights & RIGHT_REMOTE_WRITE)) {
-		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
 		return false;
 	}
 	qp->message = (struct message){
@@ -373,7 +377,7 @@ static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
 	offset = (uint64_t)(uint32_t)psn_diff(psn, qp->message.psn) << qp->mtu_shift;
 	if (qp->message.length > MESSAGE_MAX || offset > qp->message.length ||
 	    !write_lengths(qp, flags, view, qp->message.length - offset)) {
-		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
 		return;
 	}
 	if (!place_write(t, qp, view, flags & OPF_FIRST, offset)) {
@@ -393,180 +397,7 @@ static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
 	packet_done(t, qp, view->ack_request);
 }
 
-/* --- READ and atomics
- * ---------------------------------------------------------------------------------- */
-
-/*
- * The slot of a new READ or atomic, or NULL when the peer has too many outstanding. They
- * are answered in order, so it has if the one `max_reads_in` before is not.
- */
-static struct responder_resource *new_resource(const struct transport *t, const struct qp *qp)
-{
-	const uint8_t number = responder_resources(qp->responder);
-	const struct responder_resource *limit;
-
-	if (qp->max_reads_in == 0)
-		return NULL;
-	limit = resource_at(t, qp, (uint8_t)(number - qp->max_reads_in));
-	if (limit->kind != RESOURCE_NONE && !limit->complete)
-		return NULL;
-	return resource_at(t, qp, number);
-}
-
-/* Commits it, and acknowledges all before it: its answer will. */
-static void resource_accepted(struct transport *t, struct qp *qp)
-{
-	const uint8_t number = responder_resources(qp->responder);
-
-	/* An old one that was to be sent once more makes room: the peer has it, evidently. */
-	if ((uint8_t)(number - qp->answered) > t->shared->resource_mask)
-		qp->answered = (uint8_t)(number - t->shared->resource_mask);
-	qp->messages_in++;
-	qp->answer.kind = ANSWER_NONE;
-	ready_add(t, qp);
-}
-
-static void receive_read(struct transport *t, struct qp *qp, const struct wire_view *view)
-{
-	const struct accessor who = qp_accessor(qp);
-	const uint64_t word = qp->responder;
-	const struct reth *reth = view_reth(view);
-	const uint64_t address = be64_get(reth->va);
-	const uint32_t token = be32_get(reth->rkey);
-	const uint32_t length = be32_get(reth->length);
-	const uint32_t packets = qp_packets(qp, length);
-	struct responder_resource *resource;
-	struct access access;
-	enum access_reason reason;
-
-	if (!(qp->rights & RIGHT_REMOTE_READ)) {
-		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
-		return;
-	}
-	resource = new_resource(t, qp);
-	if (resource == NULL) {
-		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(READ_LIMIT));
-		return;
-	}
-	if (length > MESSAGE_MAX) {
-		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
-		return;
-	}
-	if (length) {
-		reason = memory_access(t->shared->memory, &who, token, address, length,
-				       RIGHT_REMOTE_READ, &access);
-		if (reason != ACCESS_OK) {
-			refuse_access(t, qp, reason);
-			return;
-		}
-	}
-	*resource = (struct responder_resource){
-		.kind = RESOURCE_READ,
-		.address = address,
-		.length = length,
-		.token = token,
-		.psn = view->psn,
-		.packets = packets,
-		.msn = psn_add(responder_msn(word), 1),
-		.start = view->psn,
-		.next = view->psn,
-		.end = psn_add(view->psn, packets),
-		.end_length = length,
-	};
-	t->stats.rx_read++;
-	t->stats.rx_read_bytes += length;
-	resource_accepted(t, qp);
-	word_commit(&qp->responder,
-		    responder_word(responder_psn(word) + packets, responder_msn(word) + 1,
-				   (uint8_t)(responder_resources(word) + 1), MESSAGE_NONE));
-}
-
-/* Tries of an atomic against a client that changes the same word without pause. */
-#define ATOMIC_TRIES 64u
-
-/* False: given up, the peer will ask again. */
-static bool execute_atomic(struct transport *t, struct qp *qp, const struct wire_view *view,
-			   const struct access *access, struct responder_resource *resource)
-{
-	const uint64_t word = qp->responder;
-	struct intent *intent = intent_begin(t, qp);
-	const uint64_t *target = (const uint64_t *)(const void *)access->pointer;
-	const uint64_t operand = be64_get(view_atomic_eth(view)->swap_add);
-	const uint64_t compare = be64_get(view_atomic_eth(view)->compare);
-
-	intent->token = resource->token;
-	intent->address = resource->address;
-	intent->responder = responder_word(responder_psn(word) + 1, responder_msn(word) + 1,
-					   (uint8_t)(responder_resources(word) + 1), MESSAGE_NONE);
-	for (unsigned int tries = 0; tries < ATOMIC_TRIES; tries++) {
-		uint64_t old = __atomic_load_n(target, __ATOMIC_ACQUIRE);
-
-		intent->old = old;
-		if (view->opcode == OP_RC_FETCH_ADD)
-			intent->swap = old + operand;
-		else
-			intent->swap = old == compare ? operand : old;
-		resource->original = old;
-		if (intent_commit_atomic(t, INTENT_RESPONDER))
-			return true;
-	}
-	return false;
-}
-
-static void receive_atomic(struct transport *t, struct qp *qp, const struct wire_view *view)
-{
-	const struct accessor who = qp_accessor(qp);
-	const uint64_t address = be64_get(view_atomic_eth(view)->va);
-	const uint32_t token = be32_get(view_atomic_eth(view)->rkey);
-	struct responder_resource *resource;
-	struct access access;
-	enum access_reason reason;
-
-	if (!(qp->rights & RIGHT_REMOTE_ATOMIC)) {
-		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
-		return;
-	}
-	resource = new_resource(t, qp);
-	if (resource == NULL) {
-		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(READ_LIMIT));
-		return;
-	}
-	if (address % 8) {
-		refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(ATOMIC_ALIGNMENT));
-		return;
-	}
-	reason = memory_access(t->shared->memory, &who, token, address, 8, RIGHT_REMOTE_ATOMIC,
-			       &access);
-	/* The address may be aligned for the peer and not in our mapping. */
-	if (reason == ACCESS_OK && (uintptr_t)access.pointer % 8)
-		reason = ACCESS_ALIGNMENT;
-	if (reason != ACCESS_OK) {
-		refuse_access(t, qp, reason);
-		return;
-	}
-	*resource = (struct responder_resource){
-		.kind = RESOURCE_ATOMIC,
-		.opcode = view->opcode,
-		.address = address,
-		.length = 8,
-		.token = token,
-		.psn = view->psn,
-		.packets = 1,
-		.msn = psn_add(responder_msn(qp->responder), 1),
-		.start = view->psn,
-		.next = view->psn,
-		.end = psn_add(view->psn, 1),
-	};
-	resource_accepted(t, qp);
-	if (!execute_atomic(t, qp, view, &access, resource))
-		return;
-	t->stats.rx_atomic++;
-	if (access_poisoned(&access))
-		refuse_access(t, qp, ACCESS_POISONED);
-}
-
-/* --- in order, ahead, behind
- * ------------------------------------------------------------------------------ */
+/* --- in order, ahead, behind ---------------------------------------------------------- */
 
 static bool receive_expected(struct transport *t, struct qp *qp, const struct wire_view *view)
 {
@@ -583,9 +414,9 @@ static bool receive_expected(struct transport *t, struct qp *qp, const struct wi
 	if (flags & OPF_WRITE)
 		receive_write(t, qp, flags, view);
 	else if (flags & OPF_READ)
-		receive_read(t, qp, view);
+		responder_receive_read(t, qp, view);
 	else
-		receive_atomic(t, qp, view);
+		responder_receive_atomic(t, qp, view);
 	return false;
 }
 

@@ -77,7 +77,7 @@ static void implied_nak(struct transport *t, struct qp *qp)
 	ready_add(t, qp);
 }
 
-/* --- ACK and NAK ------------------------------------------------------------------------- */
+/* --- ACK and NAK ---------------------------------------------------------------------- */
 
 static void receive_ack(struct transport *t, struct qp *qp, uint32_t p)
 {
@@ -156,7 +156,7 @@ static void receive_nak(struct transport *t, struct qp *qp, uint32_t p, uint8_t 
 		receive_fatal_nak(t, qp, syndrome);
 }
 
-/* --- responses with data -------------------------------------------------------------------- */
+/* --- responses with data -------------------------------------------------------------- */
 
 /*
  * Makes the oldest READ or atomic the oldest flight, all before it being acknowledged by a
@@ -264,7 +264,7 @@ static void receive_data(struct transport *t, struct qp *qp, const struct wire_v
 		place_response(t, qp, flight, view);
 }
 
-/* --- entry ------------------------------------------------------------------------------------ */
+/* --- entry ---------------------------------------------------------------------------- */
 
 void requester_receive(struct transport *t, struct qp *qp, const struct wire_view *view)
 {

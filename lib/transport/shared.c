@@ -19,7 +19,7 @@ static uint32_t round_up_64(uint32_t value)
 	return (value + 63) & ~63u;
 }
 
-/* --- arena ---------------------------------------------------------------------- */
+/* --- arena ---------------------------------------------------------------------------- */
 
 uint32_t transport_max_reads_in(const struct transport_sizes *sizes)
 {
@@ -162,7 +162,7 @@ void transport_set_session(struct transport_shared *shared, uint32_t session,
 	__atomic_store_n(&shared->sessions[session], local, __ATOMIC_RELEASE);
 }
 
-/* --- completion queues ------------------------------------------------------------- */
+/* --- completion queues ---------------------------------------------------------------- */
 
 uint64_t cq_memory_size(uint32_t depth, uint32_t workers)
 {
@@ -223,7 +223,7 @@ void cq_destroy(struct transport_shared *shared, uint32_t cq)
 	shared->free_cq = cq;
 }
 
-/* --- queue pairs --------------------------------------------------------------------- */
+/* --- queue pairs ---------------------------------------------------------------------- */
 
 static struct work_queue queue_layout(uint32_t depth, uint32_t sge, uint32_t entry,
 				      uint32_t payload, uint32_t offset)

@@ -18,7 +18,7 @@
 #include "transport/transport.h"
 #include "wire/bth.h"
 
-/* --- commit words ---------------------------------------------------------------- */
+/* --- commit words --------------------------------------------------------------------- */
 
 /*
  * Responder: expected PSN 0..23, MSN 24..47, number of READs and atomics accepted 48..55
@@ -76,7 +76,7 @@ static inline uint64_t requester_word(uint32_t una, uint32_t done)
 	return (uint64_t)(una & PSN_MASK) | (uint64_t)done << 24;
 }
 
-/* --- queue pairs -------------------------------------------------------------------- */
+/* --- queue pairs ---------------------------------------------------------------------- */
 
 /* A receive-queue entry as it was taken. */
 struct receive_work {
@@ -130,6 +130,7 @@ struct remote_invalidate {
 	uint32_t slot;
 	uint32_t token;
 	uint32_t bytes; /* of the message */
+	uint32_t psn;   /* of its last packet */
 	uint8_t solicited;
 	uint8_t ack_request;
 	uint16_t reserved;
@@ -141,7 +142,8 @@ struct remote_invalidate {
 #define QP_ESTABLISHED  0x04u /* the first packet was told */
 #define QP_FLUSH_WANTED 0x08u /* TRANSPORT_QP_FLUSHED is owed */
 #define QP_FLUSHED      0x10u /* nothing left to flush at last look */
-#define QP_INVALIDATED  0x20u /* remote invalidate under way: `invalidate` is in use */
+#define QP_INVALIDATING 0x20u /* `invalidate` is filled in, its token about to be revoked */
+#define QP_INVALIDATED  0x40u /* the token is revoked, the message not complete yet */
 
 struct qp {
 	/* Read by every packet. */
@@ -215,7 +217,7 @@ _Static_assert(offsetof(struct qp, requester) == 128, "second line: responder");
 _Static_assert(offsetof(struct qp, qp_context) == 192, "third line: requester");
 _Static_assert(sizeof(struct qp) == 704, "queue pair record");
 
-/* --- READs and atomics of the responder -------------------------------------------- */
+/* --- READs and atomics of the responder ----------------------------------------------- */
 
 enum resource_kind { RESOURCE_NONE = 0, RESOURCE_READ, RESOURCE_ATOMIC };
 
@@ -242,10 +244,11 @@ struct responder_resource {
 };
 _Static_assert(sizeof(struct responder_resource) == 56, "responder resource");
 
-/* --- work requests in progress --------------------------------------------------------- */
+/* --- work requests in progress -------------------------------------------------------- */
 
 enum flight_state {
 	FLIGHT_WAITING = 0, /* taken, not started: behind a fence or a limit */
+	FLIGHT_EXECUTING,   /* local operation: within a call of lib/memory */
 	FLIGHT_STARTED,     /* on the wire; local operation: revoked, waits for grace */
 	FLIGHT_EXECUTED,    /* done, waits for earlier ones to complete */
 	FLIGHT_FAILED,      /* never (again) sent; completes so when it is the oldest */
@@ -280,7 +283,7 @@ struct flight {
 };
 _Static_assert(sizeof(struct flight) == 352, "flight record");
 
-/* --- completion queues -------------------------------------------------------------------- */
+/* --- completion queues ---------------------------------------------------------------- */
 
 enum cq_state { CQ_FREE = 0, CQ_OPEN, CQ_BROKEN };
 
@@ -313,7 +316,7 @@ struct srq {
 };
 _Static_assert(sizeof(struct srq) == 48, "SRQ record");
 
-/* --- intent ---------------------------------------------------------------------------------- */
+/* --- intent --------------------------------------------------------------------------- */
 
 /* Parts of a step; `armed` is their union. All values are absolute, so that doing them
  * again does no harm. */

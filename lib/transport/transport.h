@@ -22,7 +22,7 @@
 #include "transport/verdict.h"
 #include "wire/packet.h"
 
-/* --- packet buffers and events ------------------------------------------------ */
+/* --- packet buffers and events -------------------------------------------------------- */
 
 struct pktbuf {
 	uint8_t *data;     /* first byte of the Ethernet frame */
@@ -64,7 +64,7 @@ struct transport_io {
 	void *context;
 };
 
-/* --- process-wide part ---------------------------------------------------------- */
+/* --- process-wide part ---------------------------------------------------------------- */
 
 struct transport_shared; /* arena, memory, tables of local addresses; one per process */
 
@@ -175,7 +175,7 @@ struct qp_connection {
 	uint8_t reserved;
 };
 
-/* --- one worker --------------------------------------------------------------------- */
+/* --- one worker ----------------------------------------------------------------------- */
 
 struct transport; /* one per worker */
 
@@ -216,6 +216,9 @@ void transport_remove_session(struct transport *transport, uint32_t session);
 bool transport_receive(struct transport *transport, const struct wire_view *view,
 		       struct pktbuf *packet, uint64_t now);
 
+/* Verdict on the frame that was received last; 0 when it was taken as it should be. */
+uint32_t transport_last_verdict(const struct transport *transport);
+
 /*
  * Everything that is due: doorbells of all sessions, timers, parked work, READ responses,
  * delayed ACKs, bounded work per call. Returns how many things were done; 0 means idle.
@@ -225,20 +228,22 @@ unsigned int transport_poll(struct transport *transport, uint64_t now);
 /* When transport_poll() has something to do by itself next (ns, UINT64_MAX: nothing). */
 uint64_t transport_next_deadline(const struct transport *transport, uint64_t now);
 
-/* --- statistics -------------------------------------------------------------------------- */
+/* --- statistics ----------------------------------------------------------------------- */
 
-#define TRANSPORT_COUNTERS(X)                                                                  \
-	X(rx_packets)                                                                          \
-	X(rx_bytes)                                                                            \
-	X(tx_packets)                                                                          \
-	X(tx_bytes)                                                                            \
-	X(rx_send)                                                                             \
-	X(rx_write)                                                                            \
-	X(rx_write_bytes) X(rx_read) X(rx_read_bytes) X(rx_atomic) X(tx_send) X(tx_write)      \
-		X(tx_write_bytes) X(tx_read) X(tx_read_bytes) X(tx_atomic) X(tx_ack) X(rx_ack) \
-			X(tx_nak) X(rx_nak) X(tx_rnr) X(rx_rnr) X(retransmits) X(timeouts)     \
-				X(binds) X(invalidates) X(remote_invalidates) X(completions)   \
-					X(completion_errors) X(no_buffer) X(stock_full)
+#define TRANSPORT_COUNTERS(X)                                                                   \
+	X(rx_packets)                                                                           \
+	X(rx_bytes)                                                                             \
+	X(tx_packets)                                                                           \
+	X(tx_bytes)                                                                             \
+	X(rx_send)                                                                              \
+	X(rx_write)                                                                             \
+	X(rx_write_bytes)                                                                       \
+	X(rx_read)                                                                              \
+	X(rx_read_bytes) X(rx_atomic) X(tx_send) X(tx_write) X(tx_write_bytes) X(tx_read)       \
+		X(tx_read_bytes) X(tx_atomic) X(tx_ack) X(rx_ack) X(tx_nak) X(rx_nak) X(tx_rnr) \
+			X(rx_rnr) X(retransmits) X(timeouts) X(binds) X(invalidates)            \
+				X(remote_invalidates) X(completions) X(completion_errors)       \
+					X(no_buffer) X(stock_full)
 
 struct transport_stats {
 #define TRANSPORT_COUNTER(name) uint64_t name;

@@ -40,7 +40,7 @@ void work_peek_send(struct transport *t, struct qp *qp, struct shm_sqe *sqe)
 	COPIED();
 }
 
-/* --- send queue -------------------------------------------------------------------- */
+/* --- send queue ----------------------------------------------------------------------- */
 
 static bool opcode_carries_data(uint8_t opcode)
 {
@@ -110,7 +110,8 @@ static void check_payload(const struct transport *t, const struct qp *qp, struct
 
 	if (flight->state == FLIGHT_FAILED)
 		return;
-	if (flight->length > MESSAGE_MAX ||
+	/* A READ of half the PSN circle could not tell its first response from its end. */
+	if (flight->length > MESSAGE_MAX || (lands && qp_packets(qp, flight->length) >= HALF_PSN) ||
 	    (flight->opcode >= SHM_WR_FETCH_ADD && flight->length != sizeof(uint64_t))) {
 		flight_refuse(flight, NT_DATA_OVERRUN, VERDICT(LENGTH));
 		return;
@@ -244,7 +245,7 @@ enum work_result work_peek_receive(struct transport *t, struct qp *qp, struct re
 	return WORK_TAKEN;
 }
 
-/* --- bytes to and from SGEs ------------------------------------------------------------- */
+/* --- bytes to and from SGEs ----------------------------------------------------------- */
 
 /*
  * Walks `length` bytes at `offset` of a list of SGEs. Each piece is checked against its token

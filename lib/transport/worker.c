@@ -6,7 +6,7 @@
 
 #include "transport/private.h"
 
-/* --- creation ------------------------------------------------------------------------ */
+/* --- creation ------------------------------------------------------------------------- */
 
 /* Flights that belong to nobody, of this worker's share of the table. */
 static void collect_flights(struct transport *t)
@@ -85,7 +85,7 @@ struct transport_stats *transport_get_stats(struct transport *transport)
 	return &transport->stats;
 }
 
-/* --- lists ------------------------------------------------------------------------------ */
+/* --- lists ---------------------------------------------------------------------------- */
 
 void ready_add(struct transport *t, struct qp *qp)
 {
@@ -193,7 +193,7 @@ static unsigned int graces_run(struct transport *t)
 	return done;
 }
 
-/* --- input and output -------------------------------------------------------------------- */
+/* --- input and output ----------------------------------------------------------------- */
 
 struct pktbuf *frame_get(struct transport *t)
 {
@@ -229,7 +229,7 @@ void session_broken(struct transport *t, uint32_t session, uint32_t verdict)
 	event_send(t, TRANSPORT_SESSION_BROKEN, session, verdict, 0);
 }
 
-/* --- queue pairs ---------------------------------------------------------------------------- */
+/* --- queue pairs ---------------------------------------------------------------------- */
 
 static void enter_error(struct transport *t, struct qp *qp)
 {
@@ -251,75 +251,17 @@ void qp_fail(struct transport *t, struct qp *qp, uint32_t verdict, uint32_t asyn
 	event_send(t, TRANSPORT_QP_ERROR, qp_index(t, qp), verdict, async);
 }
 
-/* Forgets records that were half linked or half freed when a process died. */
-static void trim_flights(struct transport *t, struct qp *qp)
-{
-	uint32_t index = qp->first_flight, last = 0;
-
-	qp->flights = 0;
-	qp->reads_out = 0;
-	qp->read_psns = 0;
-	qp->send.taken = requester_done(qp->requester);
-	qp->next_psn = requester_una(qp->requester);
-	while (index) {
-		struct flight *flight = flight_at(t, index);
-		uint32_t next = flight->next;
-
-		if (flight->sequence != qp->send.taken) {
-			bool old = (int32_t)(flight->sequence - qp->send.taken) < 0;
-
-			flight->qp = 0;
-			flight->next = t->free_flight;
-			t->free_flight = index;
-			if (last)
-				flight_at(t, last)->next = next;
-			else
-				qp->first_flight = next;
-			index = old ? next : 0;
-			continue;
-		}
-		qp->send.taken++;
-		qp->flights++;
-		if (flight->packets)
-			qp->next_psn = psn_add(flight->psn, flight->packets);
-		last = index;
-		index = next;
-	}
-	if (last)
-		flight_at(t, last)->next = 0;
-	else
-		qp->first_flight = 0;
-	qp->last_flight = last;
-}
-
-/*
- * A new queue pair has nothing to rebuild. An adopted one sends again from the oldest
- * unacknowledged PSN, and answers what its peer asks for again.
- */
+/* Of an adopted arena: also what its last process had begun. */
 void transport_attach(struct transport *transport, uint32_t qp_number, uint64_t now)
 {
 	struct qp *qp = &transport->shared->qps[qp_number];
-	struct qp_local *local = &transport->shared->qp_local[qp_number];
 
 	transport->now = now;
-	local->attached = true;
+	qp_local(transport, qp)->attached = true;
 	qp->answered = responder_resources(qp->responder);
 	qp->answer.kind = ANSWER_NONE;
-	if (qp->first_flight || qp->send.taken) {
-		trim_flights(transport, qp);
-		shm_store_release(&local->memory->send.done, requester_done(qp->requester));
-	}
-	if (qp->receive.taken)
-		shm_store_release(&local->memory->receive.done, qp->receive.taken);
-	if (qp->flags & QP_INVALIDATED) {
-		/* Nobody of the dead process looks at the token any more. */
-		local->grace = memory_grace_start(transport->shared->memory);
-		grace_add(transport, qp);
-	}
-	if (qp->state == QP_RTS) {
-		qp_build_template(qp, &local->frame);
-		requester_go_back(transport, qp);
-	}
+	if (transport->shared->adopted)
+		adopt_queue_pair(transport, qp);
 	ready_add(transport, qp);
 }
 
@@ -420,8 +362,7 @@ void transport_detach(struct transport *transport, uint32_t qp_number)
 	completion_publish(transport);
 }
 
-/* --- sessions ----------------------------------------------------------------------------------
- */
+/* --- sessions ------------------------------------------------------------------------- */
 
 void transport_adopt_session(struct transport *transport, uint32_t session)
 {
@@ -507,7 +448,7 @@ static unsigned int read_all_doorbells(struct transport *t)
 	return done;
 }
 
-/* --- poll ------------------------------------------------------------------------------------- */
+/* --- poll ----------------------------------------------------------------------------- */
 
 /* Answers first: a peer waits for them, and they are what makes it send on. */
 static unsigned int run_queue_pair(struct transport *t, struct qp *qp)

@@ -11,7 +11,7 @@
 #include "shm/spsc.h"
 #include "rig.h"
 
-/* --- io ------------------------------------------------------------------------------------- */
+/* --- io ------------------------------------------------------------------------------- */
 
 static struct pktbuf *new_buffer(struct end *end)
 {
@@ -70,7 +70,7 @@ static void io_notify(void *context, uint32_t session)
 	end->notified++;
 }
 
-/* --- an end ----------------------------------------------------------------------------------- */
+/* --- an end --------------------------------------------------------------------------- */
 
 static void create_arena(struct end *end, struct transport_sizes *sizes)
 {
@@ -265,8 +265,7 @@ uint32_t end_token(struct end *end)
 	return end->tokens[end->next_token++];
 }
 
-/* --- two ends ------------------------------------------------------------------------------------
- */
+/* --- two ends ------------------------------------------------------------------------- */
 
 struct qp_connection rig_connection(void)
 {
@@ -397,8 +396,7 @@ void rig_run(struct rig *rig, uint64_t until)
 	rig->now = until == UINT64_MAX ? rig->now : until;
 }
 
-/* --- client --------------------------------------------------------------------------------------
- */
+/* --- client --------------------------------------------------------------------------- */
 
 static void *slot_at(struct rig_qp *qp, const struct shm_queue *queue)
 {
@@ -481,8 +479,7 @@ void fill(uint8_t *bytes, uint32_t length, uint32_t seed)
 		bytes[i] = (uint8_t)((i * 31 + seed * 7 + (i >> 8)) % 251);
 }
 
-/* --- raw peer
- * -------------------------------------------------------------------------------------- */
+/* --- raw peer ------------------------------------------------------------------------- */
 
 static const uint8_t raw_address[4] = { 10, 0, 0, 99 };
 

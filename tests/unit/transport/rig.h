@@ -106,7 +106,7 @@ void rig_settle(struct rig *rig);
 void rig_run(struct rig *rig, uint64_t until);
 void rig_connect(struct rig *rig, struct rig_qp **qa, struct rig_qp **qb);
 
-/* --- client ------------------------------------------------------------------------------- */
+/* --- client --------------------------------------------------------------------------- */
 
 void post_send(struct end *end, struct rig_qp *qp, struct shm_sqe sqe, const struct shm_sge *sge,
 	       uint32_t nsge);
@@ -120,7 +120,7 @@ struct shm_cqe expect_cqe(struct rig_qp *qp, uint64_t context, int32_t status);
 void expect_no_cqe(struct rig_qp *qp);
 void fill(uint8_t *bytes, uint32_t length, uint32_t seed);
 
-/* --- raw peer ------------------------------------------------------------------------------ */
+/* --- raw peer ------------------------------------------------------------------------- */
 
 struct raw {
 	struct end end;

@@ -99,7 +99,7 @@ static void sleep_until_deadline(void)
 	}
 }
 
-/* --- frames ---------------------------------------------------------------------------- */
+/* --- frames --------------------------------------------------------------------------- */
 
 Test(requester, frames_of_a_write)
 {
@@ -198,7 +198,7 @@ Test(requester, some_packet_of_a_long_message_asks)
 	cr_assert_geq(count, 6);
 }
 
-/* --- timers and NAKs ------------------------------------------------------------------------- */
+/* --- timers and NAKs ------------------------------------------------------------------ */
 
 Test(requester, timeout_comes_between_one_and_four_times_the_code)
 {
@@ -400,8 +400,7 @@ Test(requester, local_failure_waits_for_what_was_posted_before)
 	expect_cqe(raw.qp, 2, NT_ACCESS_VIOLATION);
 }
 
-/* --- RNR ----------------------------------------------------------------------------------------
- */
+/* --- RNR ------------------------------------------------------------------------------ */
 
 Test(requester, b26_rnr_wait_is_not_shorter_than_its_code)
 {
@@ -484,8 +483,7 @@ Test(requester, rnr_acknowledges_what_is_before)
 	expect_no_cqe(raw.qp);
 }
 
-/* --- READ
- * ------------------------------------------------------------------------------------------ */
+/* --- READ ----------------------------------------------------------------------------- */
 
 Test(requester, read_and_its_responses)
 {
@@ -682,8 +680,7 @@ Test(requester, lengths_that_cannot_be)
 	expect_cqe(raw.qp, 2, NT_DATA_OVERRUN);
 }
 
-/* --- loss
- * ------------------------------------------------------------------------------------------- */
+/* --- loss ----------------------------------------------------------------------------- */
 
 static uint32_t random_state;
 

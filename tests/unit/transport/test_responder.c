@@ -161,7 +161,7 @@ Test(responder, class_c_completes_the_receive_in_use_in_error)
 	expect_no_cqe(raw.qp);
 }
 
-/* --- PSN --------------------------------------------------------------------------------- */
+/* --- PSN ------------------------------------------------------------------------------ */
 
 Test(responder, w11_one_nak_for_a_gap)
 {
@@ -290,7 +290,7 @@ Test(responder, psn_and_msn_wrap)
 	raw_expect_nak(&raw, psn + 5, 0x60);
 }
 
-/* --- silent drops ---------------------------------------------------------------------------- */
+/* --- silent drops --------------------------------------------------------------------- */
 
 Test(responder, frames_of_another_address_are_dropped)
 {
@@ -318,7 +318,7 @@ Test(responder, other_services_are_dropped)
 	cr_assert_eq(end_verdicts(&raw.end, VERDICT(QP_TYPE)), 2);
 }
 
-/* --- rights, tokens, ranges ------------------------------------------------------------------- */
+/* --- rights, tokens, ranges ----------------------------------------------------------- */
 
 Test(responder, w05_b42_ranges_that_wrap)
 {
@@ -435,8 +435,7 @@ Test(responder, b54_event_with_and_without_receives)
 		     SHM_ASYNC_QP_ACCESS_ERROR);
 }
 
-/* --- READ ----------------------------------------------------------------------------------------
- */
+/* --- READ ----------------------------------------------------------------------------- */
 
 static void expect_response(uint8_t opcode, uint32_t psn, uint32_t offset, uint32_t length)
 {
@@ -635,8 +634,7 @@ Test(responder, b38_no_atomics_agreed)
 	raw_expect_nak(&raw, P, 0x61);
 }
 
-/* --- atomics
- * -------------------------------------------------------------------------------------- */
+/* --- atomics -------------------------------------------------------------------------- */
 
 static void expect_atomic(uint32_t psn, uint64_t original)
 {
@@ -697,8 +695,7 @@ Test(responder, alignment_comes_before_the_token)
 	expect_dead(VERDICT(ATOMIC_ALIGNMENT), SHM_ASYNC_QP_INVALID_REQUEST);
 }
 
-/* --- SEND
- * ------------------------------------------------------------------------------------------- */
+/* --- SEND ----------------------------------------------------------------------------- */
 
 Test(responder, rnr_until_a_receive_is_posted)
 {

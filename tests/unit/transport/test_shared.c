@@ -9,6 +9,7 @@
 #include "rig.h"
 
 static struct rig rig;
+static struct rig_qp *qa, *qb;
 
 static void setup(void)
 {
@@ -140,7 +141,7 @@ Test(shared, record_sizes_stay_small)
 	cr_assert_leq(sizeof(struct qp) + 16 * sizeof(struct responder_resource), 2048);
 }
 
-/* --- adoption -------------------------------------------------------------------------- */
+/* --- adoption ------------------------------------------------------------------------- */
 
 /* The process-local half dies; another process takes over arena and segments. */
 static void kill_and_adopt(struct end *end)
@@ -168,7 +169,6 @@ static void kill_and_adopt(struct end *end)
 Test(shared, adopted_in_the_middle_of_everything)
 {
 	for (uint32_t when = 0; when < 24; when++) {
-		struct rig_qp *qa, *qb;
 		uint64_t *counter;
 
 		if (when)
@@ -214,6 +214,20 @@ Test(shared, adopted_in_the_middle_of_everything)
 			cr_assert_arr_eq(rig.b.bytes + (1u << 20) + (i + 2) * 10000,
 					 rig.a.bytes + (i + 2) * 10000, 9000);
 		}
+		/* Its limits still count right. */
+		for (uint64_t i = 0; i < 40; i++) {
+			const struct shm_sge sge = sge_at(&rig.a, 0, 8);
+
+			post_send(&rig.a, qa,
+				  (struct shm_sqe){ .opcode = SHM_WR_READ,
+						    .request_context = i,
+						    .address = RIG_BASE,
+						    .token = rig.b.remote_token },
+				  &sge, 1);
+		}
+		rig_settle(&rig);
+		for (uint64_t i = 0; i < 40; i++)
+			expect_cqe(qa, i, 0);
 		if (when < 23)
 			teardown();
 	}
@@ -224,7 +238,6 @@ Test(shared, an_armed_intent_is_finished)
 {
 	struct worker_state *state = arena_record(&rig.a.arena, ARENA_WORKERS, 1);
 	struct intent *intent = &state->intent;
-	struct rig_qp *qa, *qb;
 	struct qp *qp;
 
 	rig_connect(&rig, &qa, &qb);
@@ -251,4 +264,187 @@ Test(shared, an_armed_intent_is_finished)
 	cr_assert_eq(qp->receive.taken, 1);
 	expect_cqe(qa, 31, 0);
 	expect_no_cqe(qa);
+}
+
+/* --- killed within a local operation ------------------------------------------------ */
+
+#define OPEN (SHM_FLAG_ALLOW_REMOTE_READ | SHM_FLAG_ALLOW_REMOTE_WRITE)
+
+static struct accessor accessor_of(struct end *end, struct rig_qp *qp)
+{
+	return (struct accessor){ .pd = end->pd, .qpn = qp->number, .session = RIG_SESSION };
+}
+
+static void post_bind(uint32_t token)
+{
+	post_send(&rig.a, qa,
+		  (struct shm_sqe){ .opcode = SHM_WR_BIND,
+				    .request_context = 1,
+				    .mr = rig.a.region,
+				    .mw = rig.a.window[0],
+				    .token = token,
+				    .address = RIG_BASE,
+				    .length = 64,
+				    .flags = OPEN },
+		  NULL, 0);
+}
+
+static void post_invalidate(uint32_t token)
+{
+	post_send(&rig.a, qa,
+		  (struct shm_sqe){
+			  .opcode = SHM_WR_INVALIDATE, .request_context = 2, .token = token },
+		  NULL, 0);
+}
+
+/* Lets the queue pair take its next entry and stops it within the call of lib/memory. */
+static struct flight *stop_in_local_operation(void)
+{
+	struct qp *qp = arena_record(&rig.a.arena, ARENA_QPS, qa->index);
+	struct flight *flight;
+
+	cr_assert_eq(work_take_send(rig.a.worker[0], qp), WORK_TAKEN);
+	flight = arena_record(&rig.a.arena, ARENA_FLIGHTS, qp->last_flight);
+	flight->state = FLIGHT_EXECUTING;
+	return flight;
+}
+
+static bool token_is_good(uint32_t token)
+{
+	const struct accessor who = accessor_of(&rig.a, qa);
+	struct access access;
+
+	return memory_access(rig.a.memory, &who, token, RIG_BASE, 8, RIGHT_REMOTE_READ, &access) ==
+	       ACCESS_OK;
+}
+
+static void adopt_bind(bool done)
+{
+	const uint32_t token = end_token(&rig.a);
+	const struct accessor who = accessor_of(&rig.a, qa);
+	const struct bind_request request = { .region = rig.a.region,
+					      .window = rig.a.window[0],
+					      .token = token,
+					      .rights = RIGHT_REMOTE_READ | RIGHT_REMOTE_WRITE,
+					      .address = RIG_BASE,
+					      .length = 64 };
+
+	post_bind(token);
+	stop_in_local_operation();
+	if (done)
+		cr_assert_eq(window_bind(rig.a.memory, &who, &request), ACCESS_OK);
+	kill_and_adopt(&rig.a);
+	rig_settle(&rig);
+	expect_cqe(qa, 1, 0);
+	cr_assert(token_is_good(token));
+}
+
+Test(shared, adopted_behind_a_bind)
+{
+	rig_connect(&rig, &qa, &qb);
+	adopt_bind(true);
+}
+
+Test(shared, adopted_before_a_bind)
+{
+	rig_connect(&rig, &qa, &qb);
+	adopt_bind(false);
+}
+
+static void adopt_invalidate(bool done, bool recycled)
+{
+	const uint32_t token = end_token(&rig.a);
+	const struct accessor who = accessor_of(&rig.a, qa);
+	struct flight *flight;
+	uint32_t slot = 0;
+	uint64_t grace;
+
+	post_bind(token);
+	rig_settle(&rig);
+	expect_cqe(qa, 1, 0);
+	post_invalidate(token);
+	flight = stop_in_local_operation();
+	if (done)
+		cr_assert_eq(token_invalidate(rig.a.memory, &who, token, false, &slot, &grace),
+			     ACCESS_OK);
+	if (recycled) {
+		flight->state = FLIGHT_STARTED;
+		flight->slot = slot;
+		token_recycle(rig.a.memory, slot);
+	}
+	kill_and_adopt(&rig.a);
+	rig_settle(&rig);
+	expect_cqe(qa, 2, 0);
+	expect_no_cqe(qa);
+	cr_assert_not(token_is_good(token));
+	cr_assert_leq(rig.a.session->worker[0].stock_cursor.tail, recycled ? 0 : 1);
+}
+
+Test(shared, adopted_before_an_invalidate)
+{
+	rig_connect(&rig, &qa, &qb);
+	adopt_invalidate(false, false);
+}
+
+Test(shared, adopted_behind_an_invalidate)
+{
+	rig_connect(&rig, &qa, &qb);
+	adopt_invalidate(true, false);
+}
+
+Test(shared, adopted_behind_the_recycling)
+{
+	rig_connect(&rig, &qa, &qb);
+	adopt_invalidate(true, true);
+}
+
+/* A SEND with invalidate, killed when its token was revoked and nothing else known. */
+static void adopt_remote_invalidate(bool done)
+{
+	const uint32_t token = end_token(&rig.a);
+	const struct shm_sge sge = sge_at(&rig.a, 4096, 64), from = sge_at(&rig.b, 0, 5);
+	const struct accessor who = accessor_of(&rig.a, qa);
+	struct shm_cqe cqe;
+	struct qp *qp;
+	uint64_t grace;
+	uint32_t slot;
+
+	qp = arena_record(&rig.a.arena, ARENA_QPS, qa->index);
+	post_bind(token);
+	rig_settle(&rig);
+	expect_cqe(qa, 1, 0);
+	post_receive(&rig.a, qa, 9, &sge, 1);
+	post_send(&rig.b, qb, (struct shm_sqe){ .opcode = SHM_WR_SEND_INVALIDATE, .token = token },
+		  &from, 1);
+	end_poll(&rig.b, rig.now);
+	/* As it is when the frame has come that far. */
+	qp->work = (struct receive_work){ .request_context = 9, .capacity = 64, .nsge = 1 };
+	qp->invalidate = (struct remote_invalidate){ .token = token,
+						     .bytes = 5,
+						     .psn = responder_psn(qp->responder) };
+	qp->flags |= QP_INVALIDATING;
+	if (done)
+		cr_assert_eq(token_invalidate(rig.a.memory, &who, token, true, &slot, &grace),
+			     ACCESS_OK);
+	kill_and_adopt(&rig.a);
+	rig_run(&rig, rig.now + 3000000000ull);
+	cqe = expect_cqe(qa, 9, 0);
+	cr_assert_eq(cqe.output, token);
+	cr_assert_eq(cqe.bytes, 5);
+	expect_no_cqe(qa);
+	expect_cqe(qb, 0, 0);
+	cr_assert_not(token_is_good(token));
+	cr_assert_eq(qp->flags & (QP_INVALIDATING | QP_INVALIDATED), 0);
+}
+
+Test(shared, adopted_behind_a_remote_invalidate)
+{
+	rig_connect(&rig, &qa, &qb);
+	adopt_remote_invalidate(true);
+}
+
+Test(shared, adopted_before_a_remote_invalidate)
+{
+	rig_connect(&rig, &qa, &qb);
+	adopt_remote_invalidate(false);
 }

@@ -114,7 +114,7 @@ static void send_invalidate(uint32_t psn, uint32_t token)
 		 .payload = payload, .payload_length = 5, .ack_request = true, .solicited = true);
 }
 
-/* --- bind ----------------------------------------------------------------------------------- */
+/* --- bind ----------------------------------------------------------------------------- */
 
 Test(windows, bind_opens_and_invalidate_closes)
 {
@@ -249,7 +249,7 @@ Test(windows, invalidate_of_what_is_not_bound)
 	expect_cqe(raw.qp, 9, NT_INVALID_DEVICE_REQUEST);
 }
 
-/* --- W23 -------------------------------------------------------------------------------------- */
+/* --- W23 ------------------------------------------------------------------------------ */
 
 static void expect_refused(uint32_t token, uint64_t address, uint32_t length, uint32_t reason)
 {
@@ -329,8 +329,7 @@ Test(windows, w23_open_window_through_another_queue_pair)
 	expect_read(P, 0, 8);
 }
 
-/* --- local invalidate ----------------------------------------------------------------------------
- */
+/* --- local invalidate ----------------------------------------------------------------- */
 
 Test(windows, invalidate_waits_until_every_worker_has_let_go)
 {
@@ -402,8 +401,7 @@ Test(windows, invalidate_waits_for_earlier_reads)
 	expect_cqe(raw.qp, 2, 0);
 }
 
-/* --- SEND with invalidate
- * --------------------------------------------------------------------------- */
+/* --- SEND with invalidate ------------------------------------------------------------- */
 
 Test(windows, b57_send_with_invalidate)
 {
@@ -567,8 +565,7 @@ Test(windows, send_with_invalidate_waits_for_a_read_before_it)
 	expect_cqe(raw.qp, 100, 0);
 }
 
-/* --- READ and a dying token
- * ------------------------------------------------------------------------ */
+/* --- READ and a dying token ----------------------------------------------------------- */
 
 Test(windows, b29_token_dies_while_its_read_is_answered)
 {
@@ -628,8 +625,7 @@ Test(windows, poisoned_memory_is_not_acknowledged)
 	cr_assert_eq(end_count_events(&raw.end, TRANSPORT_BAD_TOKEN), 0, "not the peer's fault");
 }
 
-/* --- B31
- * ------------------------------------------------------------------------------------------- */
+/* --- B31 ------------------------------------------------------------------------------ */
 
 static bool lose_first_ack_and_send(struct rig *rig, bool from_a, uint32_t n,
 				    const struct wire_view *view)

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * READs and atomics: accepted here, into the ring of those kept for replay; answered by
+ * answer.c in PSN order.
+ */
+#include "transport/private.h"
+
+/*
+ * The slot of a new READ or atomic, or NULL when the peer has too many outstanding. They
+ * are answered in order, so it has if the one `max_reads_in` before is not.
+ */
+static struct responder_resource *new_resource(const struct transport *t, const struct qp *qp)
+{
+	const uint8_t number = responder_resources(qp->responder);
+	const struct responder_resource *limit;
+
+	if (qp->max_reads_in == 0)
+		return NULL;
+	limit = resource_at(t, qp, (uint8_t)(number - qp->max_reads_in));
+	if (limit->kind != RESOURCE_NONE && !limit->complete)
+		return NULL;
+	return resource_at(t, qp, number);
+}
+
+/* Commits it, and acknowledges all before it: its answer will. */
+static void resource_accepted(struct transport *t, struct qp *qp)
+{
+	const uint8_t number = responder_resources(qp->responder);
+
+	/* An old one that was to be sent once more makes room: the peer has it, evidently. */
+	if ((uint8_t)(number - qp->answered) > t->shared->resource_mask)
+		qp->answered = (uint8_t)(number - t->shared->resource_mask);
+	qp->messages_in++;
+	qp->answer.kind = ANSWER_NONE;
+	ready_add(t, qp);
+}
+
+void responder_receive_read(struct transport *t, struct qp *qp, const struct wire_view *view)
+{
+	const struct accessor who = qp_accessor(qp);
+	const uint64_t word = qp->responder;
+	const struct reth *reth = view_reth(view);
+	const uint64_t address = be64_get(reth->va);
+	const uint32_t token = be32_get(reth->rkey);
+	const uint32_t length = be32_get(reth->length);
+	const uint32_t packets = qp_packets(qp, length);
+	struct responder_resource *resource;
+	struct access access;
+	enum access_reason reason;
+
+	if (!(qp->rights & RIGHT_REMOTE_READ)) {
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
+		return;
+	}
+	resource = new_resource(t, qp);
+	if (resource == NULL) {
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(READ_LIMIT));
+		return;
+	}
+	if (length > MESSAGE_MAX) {
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
+		return;
+	}
+	if (length) {
+		reason = memory_access(t->shared->memory, &who, token, address, length,
+				       RIGHT_REMOTE_READ, &access);
+		if (reason != ACCESS_OK) {
+			responder_refuse_access(t, qp, reason);
+			return;
+		}
+	}
+	*resource = (struct responder_resource){
+		.kind = RESOURCE_READ,
+		.address = address,
+		.length = length,
+		.token = token,
+		.psn = view->psn,
+		.packets = packets,
+		.msn = psn_add(responder_msn(word), 1),
+		.start = view->psn,
+		.next = view->psn,
+		.end = psn_add(view->psn, packets),
+		.end_length = length,
+	};
+	t->stats.rx_read++;
+	t->stats.rx_read_bytes += length;
+	resource_accepted(t, qp);
+	word_commit(&qp->responder,
+		    responder_word(responder_psn(word) + packets, responder_msn(word) + 1,
+				   (uint8_t)(responder_resources(word) + 1), MESSAGE_NONE));
+}
+
+/* Tries of an atomic against a client that changes the same word without pause. */
+#define ATOMIC_TRIES 64u
+
+/* False: given up, the peer will ask again. */
+static bool execute_atomic(struct transport *t, struct qp *qp, const struct wire_view *view,
+			   const struct access *access, struct responder_resource *resource)
+{
+	const uint64_t word = qp->responder;
+	struct intent *intent = intent_begin(t, qp);
+	const uint64_t *target = (const uint64_t *)(const void *)access->pointer;
+	const uint64_t operand = be64_get(view_atomic_eth(view)->swap_add);
+	const uint64_t compare = be64_get(view_atomic_eth(view)->compare);
+
+	intent->token = resource->token;
+	intent->address = resource->address;
+	intent->responder = responder_word(responder_psn(word) + 1, responder_msn(word) + 1,
+					   (uint8_t)(responder_resources(word) + 1), MESSAGE_NONE);
+	for (unsigned int tries = 0; tries < ATOMIC_TRIES; tries++) {
+		uint64_t old = __atomic_load_n(target, __ATOMIC_ACQUIRE);
+
+		intent->old = old;
+		if (view->opcode == OP_RC_FETCH_ADD)
+			intent->swap = old + operand;
+		else
+			intent->swap = old == compare ? operand : old;
+		resource->original = old;
+		if (intent_commit_atomic(t, INTENT_RESPONDER))
+			return true;
+	}
+	return false;
+}
+
+void responder_receive_atomic(struct transport *t, struct qp *qp, const struct wire_view *view)
+{
+	const struct accessor who = qp_accessor(qp);
+	const uint64_t address = be64_get(view_atomic_eth(view)->va);
+	const uint32_t token = be32_get(view_atomic_eth(view)->rkey);
+	struct responder_resource *resource;
+	struct access access;
+	enum access_reason reason;
+
+	if (!(qp->rights & RIGHT_REMOTE_ATOMIC)) {
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
+		return;
+	}
+	resource = new_resource(t, qp);
+	if (resource == NULL) {
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(READ_LIMIT));
+		return;
+	}
+	if (address % 8) {
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(ATOMIC_ALIGNMENT));
+		return;
+	}
+	reason = memory_access(t->shared->memory, &who, token, address, 8, RIGHT_REMOTE_ATOMIC,
+			       &access);
+	/* The address may be aligned for the peer and not in our mapping. */
+	if (reason == ACCESS_OK && (uintptr_t)access.pointer % 8)
+		reason = ACCESS_ALIGNMENT;
+	if (reason != ACCESS_OK) {
+		responder_refuse_access(t, qp, reason);
+		return;
+	}
+	*resource = (struct responder_resource){
+		.kind = RESOURCE_ATOMIC,
+		.opcode = view->opcode,
+		.address = address,
+		.length = 8,
+		.token = token,
+		.psn = view->psn,
+		.packets = 1,
+		.msn = psn_add(responder_msn(qp->responder), 1),
+		.start = view->psn,
+		.next = view->psn,
+		.end = psn_add(view->psn, 1),
+	};
+	resource_accepted(t, qp);
+	if (!execute_atomic(t, qp, view, &access, resource))
+		return;
+	t->stats.rx_atomic++;
+	if (access_poisoned(&access))
+		responder_refuse_access(t, qp, ACCESS_POISONED);
+}
