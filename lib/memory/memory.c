@@ -132,9 +132,14 @@ int memory_create(struct memory **result, struct arena *arena, unsigned int read
 		rc = -ENOMEM;
 		goto free_memory;
 	}
+	memory->token_cache = calloc(TOKEN_CACHE, sizeof(*memory->token_cache));
+	if (memory->token_cache == NULL) {
+		rc = -ENOMEM;
+		goto free_mappings;
+	}
 	rc = grace_create(memory, readers);
 	if (rc)
-		goto free_mappings;
+		goto free_cache;
 	if (token_watermark(memory) == 0)
 		__atomic_store_n(&memory->slots[0].next, 1, __ATOMIC_RELEASE);
 	if (adopted) {
@@ -150,6 +155,8 @@ int memory_create(struct memory **result, struct arena *arena, unsigned int read
 destroy_grace:
 	free(memory->session_first);
 	grace_destroy(memory);
+free_cache:
+	free(memory->token_cache);
 free_mappings:
 	free(memory->mappings);
 free_memory:
@@ -165,6 +172,7 @@ void memory_destroy(struct memory *memory)
 		segment_unmap(memory, i);
 	grace_destroy(memory);
 	free(memory->session_first);
+	free(memory->token_cache);
 	free(memory->mappings);
 	free(memory);
 }

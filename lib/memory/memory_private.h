@@ -34,6 +34,7 @@ struct memory {
 	/* Read per packet. */
 	struct token_slot *slots;
 	struct mapping *mappings; /* by segment */
+	uint64_t *token_cache;    /* of decryptions, see token_decrypt() */
 	uint32_t slot_mask;
 	uint16_t key[PERM_ROUNDS];
 
@@ -112,10 +113,29 @@ static inline uint32_t token_watermark(const struct memory *memory)
 	return __atomic_load_n(&memory->slots[0].next, __ATOMIC_RELAXED);
 }
 
+#define TOKEN_CACHE 8192u /* entries */
+
+/*
+ * Decrypting is a chain of some 200 cycles, most of what a small packet costs; a cache
+ * takes it off the path of tokens in use. An entry is one word, token above result, so
+ * that any thread may read and replace it, and it is true for ever.
+ */
+static inline uint32_t token_decrypt(const struct memory *memory, uint32_t token)
+{
+	uint64_t *entry = &memory->token_cache[token % TOKEN_CACHE];
+	uint64_t cached = __atomic_load_n(entry, __ATOMIC_RELAXED);
+
+	if (__builtin_expect(cached >> 32 != token, 0)) {
+		cached = (uint64_t)token << 32 | perm32_decrypt(memory->key, token);
+		__atomic_store_n(entry, cached, __ATOMIC_RELAXED);
+	}
+	return (uint32_t)cached;
+}
+
 /* The slot that a token names, or 0. Says nothing about whether it is that token's now. */
 static inline uint32_t token_slot_index(const struct memory *memory, uint32_t token)
 {
-	uint32_t index = perm32_decrypt(memory->key, token) & memory->slot_mask;
+	uint32_t index = token_decrypt(memory, token) & memory->slot_mask;
 
 	return token != 0 && index < token_watermark(memory) ? index : 0;
 }
