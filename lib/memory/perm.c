@@ -26,53 +26,66 @@ int perm_draw_key(uint16_t key[PERM_ROUNDS])
 	return 0;
 }
 
-static inline uint32_t rotate_left(uint32_t half, unsigned int by, unsigned int bits)
+/* --- 16-bit halves: in machine words of their size, as this runs for every packet ---- */
+
+static inline uint16_t rotate16(uint16_t half, unsigned int left)
 {
-	return ((half << by) | (half >> (bits - by))) & ((1u << bits) - 1);
-}
-
-static inline uint32_t permute(const uint16_t *key, uint32_t value, unsigned int bits)
-{
-	const uint32_t mask = (1u << bits) - 1;
-	uint32_t x = (value >> bits) & mask;
-	uint32_t y = value & mask;
-
-	for (int round = 0; round < PERM_ROUNDS; round++) {
-		x = ((rotate_left(x, bits - PERM_ALPHA, bits) + y) ^ key[round]) & mask;
-		y = rotate_left(y, PERM_BETA, bits) ^ x;
-	}
-	return x << bits | y;
-}
-
-static inline uint32_t permute_back(const uint16_t *key, uint32_t value, unsigned int bits)
-{
-	const uint32_t mask = (1u << bits) - 1;
-	uint32_t x = (value >> bits) & mask;
-	uint32_t y = value & mask;
-
-	for (int round = PERM_ROUNDS - 1; round >= 0; round--) {
-		y = rotate_left(x ^ y, bits - PERM_BETA, bits);
-		x = rotate_left(((x ^ key[round]) - y) & mask, PERM_ALPHA, bits);
-	}
-	return x << bits | y;
+	return (uint16_t)(half << left | half >> (16 - left));
 }
 
 uint32_t perm32_encrypt(const uint16_t key[PERM_ROUNDS], uint32_t value)
 {
-	return permute(key, value, 16);
+	uint16_t x = (uint16_t)(value >> 16);
+	uint16_t y = (uint16_t)value;
+
+	for (int round = 0; round < PERM_ROUNDS; round++) {
+		x = (uint16_t)(rotate16(x, 16 - PERM_ALPHA) + y) ^ key[round];
+		y = rotate16(y, PERM_BETA) ^ x;
+	}
+	return (uint32_t)x << 16 | y;
 }
 
 uint32_t perm32_decrypt(const uint16_t key[PERM_ROUNDS], uint32_t value)
 {
-	return permute_back(key, value, 16);
+	uint16_t x = (uint16_t)(value >> 16);
+	uint16_t y = (uint16_t)value;
+
+	for (int round = PERM_ROUNDS - 1; round >= 0; round--) {
+		y = rotate16(x ^ y, 16 - PERM_BETA);
+		x = rotate16((uint16_t)((x ^ key[round]) - y), PERM_ALPHA);
+	}
+	return (uint32_t)x << 16 | y;
+}
+
+/* --- 12-bit halves -------------------------------------------------------------------- */
+
+#define MASK12 0xfffu
+
+static inline uint32_t rotate12(uint32_t half, unsigned int left)
+{
+	return (half << left | half >> (12 - left)) & MASK12;
 }
 
 uint32_t perm24_encrypt(const uint16_t key[PERM_ROUNDS], uint32_t value)
 {
-	return permute(key, value, 12);
+	uint32_t x = value >> 12 & MASK12;
+	uint32_t y = value & MASK12;
+
+	for (int round = 0; round < PERM_ROUNDS; round++) {
+		x = ((rotate12(x, 12 - PERM_ALPHA) + y) ^ key[round]) & MASK12;
+		y = rotate12(y, PERM_BETA) ^ x;
+	}
+	return x << 12 | y;
 }
 
 uint32_t perm24_decrypt(const uint16_t key[PERM_ROUNDS], uint32_t value)
 {
-	return permute_back(key, value, 12);
+	uint32_t x = value >> 12 & MASK12;
+	uint32_t y = value & MASK12;
+
+	for (int round = PERM_ROUNDS - 1; round >= 0; round--) {
+		y = rotate12(x ^ y, 12 - PERM_BETA);
+		x = rotate12(((x ^ key[round]) - y) & MASK12, PERM_ALPHA);
+	}
+	return x << 12 | y;
 }

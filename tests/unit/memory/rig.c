@@ -91,3 +91,15 @@ enum access_reason rig_access(struct rig *rig, uint32_t token, uint64_t address,
 
 	return memory_access(rig->memory, &rig->who, token, address, length, rights, &access);
 }
+
+void rig_expect_same_usage(const struct memory_usage *a, const struct memory_usage *b)
+{
+	cr_expect_eq(a->tokens_valid, b->tokens_valid);
+	cr_expect_eq(a->tokens_reserved, b->tokens_reserved);
+	cr_expect_eq(a->tokens_free, b->tokens_free);
+	cr_expect_eq(a->pds, b->pds);
+	cr_expect_eq(a->regions, b->regions);
+	cr_expect_eq(a->windows, b->windows);
+	cr_expect_eq(a->segments, b->segments);
+	cr_expect_eq(a->bytes, b->bytes);
+}

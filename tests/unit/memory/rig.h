@@ -44,6 +44,8 @@ struct bind_request rig_bind_request(struct rig *rig, uint32_t region, uint32_t 
 enum access_reason rig_access(struct rig *rig, uint32_t token, uint64_t address, uint64_t length,
 			      uint32_t rights);
 
+void rig_expect_same_usage(const struct memory_usage *a, const struct memory_usage *b);
+
 #define expect_reason(actual, expected)                                                    \
 	do {                                                                               \
 		enum access_reason actual_ = (actual);                                     \

@@ -230,7 +230,7 @@ static void new_region(struct race *r, unsigned int i)
 
 static void new_fast(struct race *r, unsigned int i)
 {
-	uint32_t region, local, remote;
+	uint32_t region, local, remote = 0;
 
 	if (region_create(r->memory, SESSION, r->who.pd, true, &region) < 0 ||
 	    region_init_fast_register(r->memory, region, 4, true, &local, &remote) < 0)

@@ -111,7 +111,7 @@ Test(token, a_slot_leaves_its_session_after_its_lease)
 	cr_expect_eq(alive, 0);
 	cr_expect_eq(leases, 1000 / 64);
 	memory_usage(rig.memory, &after);
-	cr_expect_arr_eq(&before, &after, sizeof(before));
+	rig_expect_same_usage(&before, &after);
 	rig_destroy(&rig);
 }
 
