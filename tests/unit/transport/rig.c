@@ -310,12 +310,6 @@ void rig_create(struct rig *rig)
 	end_create(&rig->b, 1, 2);
 }
 
-void rig_destroy(struct rig *rig)
-{
-	end_destroy(&rig->a);
-	end_destroy(&rig->b);
-}
-
 void rig_connect(struct rig *rig, struct rig_qp **qa, struct rig_qp **qb)
 {
 	*qa = end_open_qp(&rig->a, 0, 64);
@@ -340,10 +334,49 @@ static void deliver(struct end *to, struct end *from, struct pktbuf *packet, uin
 		free_buffer(to, packet);
 }
 
+/* A copy in a buffer of the same sender. */
+static struct pktbuf *copy_frame(struct end *end, const struct pktbuf *packet)
+{
+	struct pktbuf *copy = new_buffer(end);
+
+	memcpy(copy->data, packet->data, packet->length);
+	copy->length = packet->length;
+	return copy;
+}
+
+/* Lets one of the frames that were held back go, the last first. */
+static bool release_held(struct rig *rig, bool from_a)
+{
+	struct end *from = from_a ? &rig->a : &rig->b, *to = from_a ? &rig->b : &rig->a;
+	uint32_t *count = &rig->held_count[from_a];
+
+	if (*count == 0)
+		return false;
+	--*count;
+	deliver(to, from, rig->held[from_a][*count], rig->now);
+	return true;
+}
+
+static void bend_and_deliver(struct rig *rig, bool from_a, struct pktbuf *packet)
+{
+	struct end *from = from_a ? &rig->a : &rig->b, *to = from_a ? &rig->b : &rig->a;
+
+	switch (rig->bend ? rig->bend(rig, from_a) : RIG_PASS) {
+	case RIG_DOUBLE: deliver(to, from, copy_frame(from, packet), rig->now); break;
+	case RIG_HOLD:
+		if (rig->held_count[from_a] < RIG_HELD) {
+			rig->held[from_a][rig->held_count[from_a]++] = packet;
+			return;
+		}
+		break;
+	case RIG_PASS: break;
+	}
+	deliver(to, from, packet, rig->now);
+}
+
 static unsigned int pass_frames(struct rig *rig, bool from_a)
 {
 	struct end *from = from_a ? &rig->a : &rig->b;
-	struct end *to = from_a ? &rig->b : &rig->a;
 	uint32_t *sent = from_a ? &rig->sent_a : &rig->sent_b;
 	unsigned int done = 0;
 
@@ -358,9 +391,19 @@ static unsigned int pass_frames(struct rig *rig, bool from_a)
 			free_buffer(from, packet);
 			continue;
 		}
-		deliver(to, from, packet, rig->now);
+		bend_and_deliver(rig, from_a, packet);
 	}
+	if (done == 0 || rig->held_count[from_a] == RIG_HELD)
+		done += release_held(rig, from_a);
 	return done;
+}
+
+void rig_destroy(struct rig *rig)
+{
+	while (release_held(rig, true) || release_held(rig, false))
+		;
+	end_destroy(&rig->a);
+	end_destroy(&rig->b);
 }
 
 unsigned int rig_turn(struct rig *rig)

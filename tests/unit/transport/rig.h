@@ -67,11 +67,18 @@ struct end {
 	uint8_t mac[6];
 };
 
+enum rig_fate { RIG_PASS, RIG_DOUBLE, RIG_HOLD };
+#define RIG_HELD 8u
+
 struct rig {
 	struct end a, b;
 	uint64_t now;
 	/* Whether frame number `n` from a (or b) is lost. */
 	bool (*lose)(struct rig *rig, bool from_a, uint32_t n, const struct wire_view *view);
+	/* What else happens to it. A frame that is held arrives some frames later. */
+	enum rig_fate (*bend)(struct rig *rig, bool from_a);
+	struct pktbuf *held[2][RIG_HELD];
+	uint32_t held_count[2];
 	uint32_t sent_a, sent_b; /* frames so far */
 	uint32_t lost;
 	void *context;
