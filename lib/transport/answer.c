@@ -131,12 +131,20 @@ void responder_duplicate(struct transport *t, struct qp *qp, const struct wire_v
 
 /* --- sending -------------------------------------------------------------------------- */
 
-/* The token died while its READ was being answered: NAK in place of the response. */
-static void read_refused(struct transport *t, struct qp *qp,
-			 const struct responder_resource *resource, enum access_reason reason)
+/*
+ * The token died while its READ was being answered: NAK in place of the response. When the
+ * READ was answered before, this is a duplicate that the network may have kept for long
+ * while its peer has gone on: no data, and no word.
+ */
+static void read_refused(struct transport *t, struct qp *qp, struct responder_resource *resource,
+			 enum access_reason reason)
 {
-	responder_bad_token(t, qp, reason);
 	count_verdict(t, VERDICT_ACCESS + reason);
+	if (resource->complete) {
+		resource->next = resource->end;
+		return;
+	}
+	responder_bad_token(t, qp, reason);
 	qp->answered = responder_resources(qp->responder);
 	qp->answer = (struct answer){
 		.kind = ANSWER_FATAL,

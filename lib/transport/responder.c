@@ -14,7 +14,6 @@
 
 static void answer_ack(struct transport *t, struct qp *qp)
 {
-	/* A NAK that has not left yet acknowledges as much, unless the gap has closed. */
 	qp->answer.kind = ANSWER_ACK;
 	ready_add(t, qp);
 }
@@ -92,9 +91,8 @@ static uint64_t word_after(const struct qp *qp, enum message_kind kind, bool end
 static void packet_done(struct transport *t, struct qp *qp, bool ack_request)
 {
 	qp->ack_psn = psn_add(responder_psn(qp->responder), PSN_MASK);
-	if (ack_request)
-		answer_ack(t, qp);
-	else if (qp->answer.kind == ANSWER_NAK)
+	/* A NAK that waits to leave is out of date: the gap has closed. */
+	if (ack_request || qp->answer.kind == ANSWER_NAK)
 		answer_ack(t, qp);
 }
 
@@ -125,7 +123,7 @@ static void message_received(struct transport *t, struct qp *qp, uint16_t flags,
 		qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
 		return;
 	}
-	if ((flags & OPF_IMM)) {
+	if (flags & OPF_IMM) {
 		cqe.type = (flags & OPF_WRITE) ? COMPLETION_RECEIVE_WRITE_IMMEDIATE
 					       : COMPLETION_RECEIVE_IMMEDIATE;
 		memcpy(&cqe.output, view_imm(view)->data, sizeof(cqe.output));
@@ -282,7 +280,7 @@ static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 	/* READs before it may still need the token that it kills. */
 	if ((flags & OPF_IETH) && qp->answered != responder_resources(qp->responder))
 		return true;
-	if ((flags & OPF_FIRST)) {
+	if (flags & OPF_FIRST) {
 		if (!take_receive(t, qp))
 			return false;
 		qp->message.psn = psn;
@@ -301,7 +299,7 @@ static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 		return false;
 	}
 	t->stats.rx_send++;
-	if ((flags & OPF_IETH))
+	if (flags & OPF_IETH)
 		invalidate_begin(t, qp, view, (uint32_t)offset + view->payload_length);
 	else
 		message_received(t, qp, flags, view, (uint32_t)offset + view->payload_length);
@@ -381,14 +379,14 @@ static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
 		return;
 	}
 	if (!place_write(t, qp, view, flags & OPF_FIRST, offset)) {
-		if ((flags & OPF_IMM))
+		if (flags & OPF_IMM)
 			fail_receive(t, qp, NT_ACCESS_VIOLATION, qp->answer.verdict);
 		return;
 	}
 	t->stats.rx_write_bytes += view->payload_length;
-	if ((flags & OPF_LAST))
+	if (flags & OPF_LAST)
 		t->stats.rx_write++;
-	if ((flags & OPF_IMM)) {
+	if (flags & OPF_IMM) {
 		message_received(t, qp, flags, view, (uint32_t)qp->message.length);
 		return;
 	}

@@ -302,6 +302,7 @@ int transport_connect(struct transport *transport, uint32_t qp_number,
 	qp->mtu_shift = (uint8_t)__builtin_ctz(connection->path_mtu);
 	qp->next_psn = qp->sent_psn = connection->send_psn & PSN_MASK;
 	qp->answered = 0;
+	qp->ack_psn = psn_add(connection->receive_psn, PSN_MASK);
 	for (uint32_t i = 0; i <= transport->shared->resource_mask; i++)
 		resource_at(transport, qp, (uint8_t)i)->kind = RESOURCE_NONE;
 	word_commit(&qp->requester, requester_word(connection->send_psn, 0));

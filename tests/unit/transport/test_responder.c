@@ -229,6 +229,13 @@ Test(responder, duplicate_write_is_not_acknowledged_with_the_psn_of_a_read)
 	raw_expect_ack(&raw, P, 2);
 }
 
+Test(responder, duplicate_before_anything_was_executed)
+{
+	write_packet(OP_RC_WRITE_ONLY, P - 1, 8, 8);
+	raw_expect_ack(&raw, P - 1, 0);
+	cr_assert_eq(raw.end.bytes[1], 1);
+}
+
 Test(responder, acks_coalesce_within_a_burst)
 {
 	for (uint32_t i = 0; i < 10; i++)
