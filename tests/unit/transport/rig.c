@@ -114,7 +114,7 @@ void end_create(struct end *end, unsigned int workers, uint8_t address)
 					 .cqs = 32,
 					 .srqs = 2,
 					 .resources = 64 * 16,
-					 .flights = 2048,
+					 .flights = 600,
 					 .workers = workers,
 					 .sessions = 4 };
 	const struct transport_io io = { io_get, io_put, io_event, io_notify, end };

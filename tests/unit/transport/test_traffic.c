@@ -290,3 +290,74 @@ Test(traffic, established_is_told_once)
 	cr_assert_eq(end_count_events(&rig.b, TRANSPORT_QP_ESTABLISHED), 1);
 	cr_assert_eq(end_find_event(&rig.b, TRANSPORT_QP_ESTABLISHED)->object, qb->index);
 }
+
+/* More work requests than there are records for: who finds none waits its turn. */
+Test(traffic, flight_records_run_out)
+{
+	struct rig_qp *na[3], *nb[3];
+	const struct shm_sge sge = sge_at(&rig.a, 0, 8);
+
+	for (int i = 0; i < 3; i++) {
+		na[i] = end_open_qp(&rig.a, 0, 512);
+		nb[i] = end_open_qp(&rig.b, 0, 8);
+		rig_join(&rig, na[i], nb[i], rig_connection(), rig_connection());
+	}
+	for (uint64_t k = 0; k < 500; k++)
+		for (int i = 0; i < 3; i++)
+			post_send(&rig.a, na[i],
+				  (struct shm_sqe){ .opcode = SHM_WR_WRITE,
+						    .request_context = k,
+						    .address = RIG_BASE,
+						    .token = rig.b.remote_token },
+				  &sge, 1);
+	/* As much as goes without an answer; then nothing is left to do but wait. */
+	while (end_poll(&rig.a, rig.now))
+		;
+	cr_assert_eq(rig.a.out.tail, 599);
+	cr_assert_gt(transport_next_deadline(rig.a.worker[0], rig.now), rig.now);
+	rig_settle(&rig);
+	for (uint64_t k = 0; k < 500; k++)
+		for (int i = 0; i < 3; i++)
+			expect_cqe(na[i], k, 0);
+}
+
+static void connect_over_ipv6(struct rig_qp **na, struct rig_qp **nb)
+{
+	struct qp_connection connection = rig_connection();
+
+	rig.a.gid[0] = rig.b.gid[0] = 0xfd;
+	rig.a.gid[10] = rig.b.gid[10] = 0;
+	connection.path.vlan_tci = 0x6064;
+	connection.path.traffic_class = 0x68;
+	*na = end_open_qp(&rig.a, 0, 8);
+	*nb = end_open_qp(&rig.b, 0, 8);
+	rig_join(&rig, *na, *nb, connection, connection);
+}
+
+Test(traffic, ipv6_with_vlan_tag_and_traffic_class)
+{
+	const struct shm_sge sge = sge_at(&rig.a, 0, 3000);
+	struct rig_qp *na, *nb;
+	struct wire_view view;
+
+	connect_over_ipv6(&na, &nb);
+	fill(rig.a.bytes, 3000, 1);
+	post_send(&rig.a, na,
+		  (struct shm_sqe){ .opcode = SHM_WR_WRITE,
+				    .request_context = 4,
+				    .address = RIG_BASE,
+				    .token = rig.b.remote_token },
+		  &sge, 1);
+	end_poll(&rig.a, rig.now);
+	cr_assert_eq(wire_parse(rig.a.out.frame[0]->data, rig.a.out.frame[0]->length, &view),
+		     WIRE_OK);
+	cr_assert_not(view.is_v4);
+	cr_assert(view.has_vlan);
+	cr_assert_eq(view.vlan_tci, 0x6064);
+	cr_assert_eq(view.traffic_class, 0x68);
+	cr_assert_eq(view.hop_limit, 64);
+	cr_assert_eq(view.source_port, roce_source_port(0, na->number, nb->number));
+	rig_settle(&rig);
+	expect_cqe(na, 4, 0);
+	cr_assert_arr_eq(rig.a.bytes, rig.b.bytes, 3000);
+}
