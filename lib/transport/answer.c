@@ -275,7 +275,7 @@ static bool send_resource(struct transport *t, struct qp *qp, struct responder_r
 	return sent;
 }
 
-bool responder_pending(const struct transport *t, const struct qp *qp)
+bool responder_pending(const struct qp *qp)
 {
 	return qp->state == QP_RTS && (qp->answered != responder_resources(qp->responder) ||
 				       qp->answer.kind != ANSWER_NONE);
@@ -285,7 +285,7 @@ unsigned int responder_send(struct transport *t, struct qp *qp)
 {
 	unsigned int sent = 0;
 
-	while (sent < POLL_FRAMES && responder_pending(t, qp)) {
+	while (sent < POLL_FRAMES && responder_pending(qp)) {
 		struct responder_resource *resource = resource_at(t, qp, qp->answered);
 
 		if (qp->answered == responder_resources(qp->responder)) {

@@ -361,7 +361,7 @@ bool responder_receive(struct transport *t, struct qp *qp, const struct wire_vie
 void responder_duplicate(struct transport *t, struct qp *qp, const struct wire_view *view);
 /* Sends answers. Returns frames sent. */
 unsigned int responder_send(struct transport *t, struct qp *qp);
-bool responder_pending(const struct transport *t, const struct qp *qp);
+bool responder_pending(const struct qp *qp);
 /* The grace period of a remote invalidate is over: completes its message. */
 void responder_invalidated(struct transport *t, struct qp *qp);
 /* READ and atomics in PSN order. */

@@ -144,16 +144,15 @@ static void receive_nak(struct transport *t, struct qp *qp, uint32_t p, uint8_t 
 		before = acknowledge(t, qp, psn_add(p, PSN_MASK));
 	if (qp->state != QP_RTS || qp->first_flight == 0)
 		return;
-	if ((syndrome & AETH_KIND) == AETH_NAK && syndrome != NAK_PSN_SEQUENCE)
+	/* Reserved syndromes count as fatal, too. */
+	if (syndrome != NAK_PSN_SEQUENCE && (syndrome & AETH_KIND) != AETH_RNR)
 		receive_fatal_nak(t, qp, syndrome);
 	else if (!before)
 		implied_nak(t, qp);
 	else if (syndrome == NAK_PSN_SEQUENCE)
 		receive_sequence_nak(t, qp);
-	else if ((syndrome & AETH_KIND) == AETH_RNR)
-		receive_rnr(t, qp, syndrome & AETH_VALUE);
 	else
-		receive_fatal_nak(t, qp, syndrome);
+		receive_rnr(t, qp, syndrome & AETH_VALUE);
 }
 
 /* --- responses with data -------------------------------------------------------------- */
@@ -179,8 +178,7 @@ static struct flight *find_wanting(struct transport *t, struct qp *qp, uint32_t 
 	return qp->state == QP_RTS && qp->first_flight == index ? flight : NULL;
 }
 
-static bool response_fits(const struct qp *qp, const struct flight *flight,
-			  const struct wire_view *view, uint64_t rest)
+static bool response_fits(const struct qp *qp, const struct wire_view *view, uint64_t rest)
 {
 	const bool last = rest <= qp_mtu(qp);
 	const bool whole = view->opcode == OP_RC_READ_RESPONSE_ONLY;
@@ -197,7 +195,7 @@ static void place_response(struct transport *t, struct qp *qp, struct flight *fl
 	const uint64_t rest = flight->length - offset;
 	enum access_reason reason;
 
-	if (!response_fits(qp, flight, view, rest)) {
+	if (!response_fits(qp, view, rest)) {
 		count_verdict(t, VERDICT(RESPONSE_LENGTH));
 		requester_fail(t, qp, NT_DATA_ERROR, VERDICT(RESPONSE_LENGTH));
 		return;

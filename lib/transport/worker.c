@@ -467,7 +467,7 @@ static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
 		return 0;
 	done = park_run(t, qp) + responder_send(t, qp);
 	/* Parked frames may have waited for just these answers. */
-	if (responder_pending(t, qp) || (local->parked && local->grace == 0))
+	if (responder_pending(qp) || (local->parked && local->grace == 0))
 		ready_add(t, qp);
 	if (qp->state != QP_RTS)
 		return done;
