@@ -230,20 +230,15 @@ uint64_t transport_next_deadline(const struct transport *transport, uint64_t now
 
 /* --- statistics ----------------------------------------------------------------------- */
 
-#define TRANSPORT_COUNTERS(X)                                                                    \
-	X(rx_packets)                                                                            \
-	X(rx_bytes)                                                                              \
-	X(tx_packets)                                                                            \
-	X(tx_bytes)                                                                              \
-	X(rx_send)                                                                               \
-	X(rx_write)                                                                              \
-	X(rx_write_bytes)                                                                        \
-	X(rx_read)                                                                               \
-	X(rx_read_bytes)                                                                         \
-	X(rx_atomic) X(tx_send) X(tx_write) X(tx_write_bytes) X(tx_read) X(tx_read_bytes)        \
-		X(tx_atomic) X(tx_ack) X(rx_ack) X(tx_nak) X(rx_nak) X(tx_rnr) X(rx_rnr)         \
-			X(retransmits) X(timeouts) X(binds) X(invalidates) X(remote_invalidates) \
-				X(completions) X(completion_errors) X(no_buffer) X(stock_full)
+/* clang-format off */
+#define TRANSPORT_COUNTERS(X) \
+	X(rx_packets) X(rx_bytes) X(tx_packets) X(tx_bytes) X(rx_send) X(rx_write) \
+	X(rx_write_bytes) X(rx_read) X(rx_read_bytes) X(rx_atomic) X(tx_send) \
+	X(tx_write) X(tx_write_bytes) X(tx_read) X(tx_read_bytes) X(tx_atomic) \
+	X(tx_ack) X(rx_ack) X(tx_nak) X(rx_nak) X(tx_rnr) X(rx_rnr) X(retransmits) \
+	X(timeouts) X(binds) X(invalidates) X(remote_invalidates) X(completions) \
+	X(completion_errors) X(no_buffer) X(stock_full)
+/* clang-format on */
 
 struct transport_stats {
 #define TRANSPORT_COUNTER(name) uint64_t name;

@@ -510,7 +510,7 @@ struct shm_cqe expect_cqe(struct rig_qp *qp, uint64_t context, int32_t status)
 
 void expect_no_cqe(struct rig_qp *qp)
 {
-	struct shm_cqe cqe;
+	struct shm_cqe cqe = { 0 };
 
 	cr_assert_not(take_cqe(qp, &cqe), "unexpected completion of %llu, status %x",
 		      (unsigned long long)cqe.request_context, (unsigned)cqe.status);
@@ -635,7 +635,7 @@ bool raw_receive(struct raw *raw, struct wire_view *view)
 
 void raw_expect_none(struct raw *raw)
 {
-	struct wire_view view;
+	struct wire_view view = { 0 };
 
 	cr_assert_not(raw_receive(raw, &view), "unexpected answer, opcode %#x psn %#x", view.opcode,
 		      view.psn);
