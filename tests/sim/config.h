@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What one run is made of: drawn from its seed, then changed by the command line. */
+#ifndef TEST_SIM_CONFIG_H
+#define TEST_SIM_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rng.h"
+
+#define SIM_PAIRS   8u /* at most */
+#define SIM_WORKERS 2u
+#define SIM_SGE     4u
+
+struct sim_config {
+	uint64_t seed;
+	uint64_t packets; /* frames offered to the network before the run winds down */
+
+	/* Hosts. */
+	uint32_t workers[2];
+	uint32_t pairs;
+	uint32_t flights;       /* records of each host */
+	bool shared_cq;         /* one CQ of a host for everything */
+	uint32_t transmit_room; /* frames of one worker's turn; 0: no limit */
+
+	/* Network; all rates in ppm of frames. */
+	uint32_t loss, duplicate, reorder, corrupt, forge, unkept;
+	uint32_t delay_ns, jitter_ns, reorder_ns;
+	uint32_t blackout_every_us; /* 0: never */
+	uint32_t blackout_us;       /* mean */
+
+	/* Queue pairs; 0 where it is drawn for each pair. */
+	uint32_t mtu;
+	uint32_t timeout; /* code */
+	uint32_t retry_count;
+
+	/* Traffic. */
+	uint32_t largest;    /* bytes of a message */
+	uint32_t weight[16]; /* by enum op_kind */
+	uint32_t life; /* mean number of requests before a pair's end is brought about; 0: never */
+	bool faults;   /* wrong operations */
+	bool late_receives;
+	bool windows;
+};
+
+/* Draws everything from the seed. */
+void config_draw(struct sim_config *config, uint64_t seed, uint64_t packets);
+
+/* Changes one value, "loss=0.5" and the like. False: no such name or a bad value. */
+bool config_set(struct sim_config *config, const char *name, const char *value);
+/* Names that config_set() knows, one after another, NULL behind the last; for usage(). */
+const char *config_name(unsigned int i, const char **help);
+
+/* No frame is lost, doubled, delayed out of order or changed. */
+bool config_is_perfect(const struct sim_config *config);
+
+#endif

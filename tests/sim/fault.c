@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Wrong requests: each is a good one with one thing changed, and a status that must follow. */
+#include <stdlib.h>
+
+#include "sim.h"
+
+const char *fault_name(enum fault fault)
+{
+	static const char *const name[] = {
+#define FAULT_TEXT(name, text) text,
+		FAULTS(FAULT_TEXT)
+#undef FAULT_TEXT
+	};
+
+	return name[fault];
+}
+
+uint32_t fault_async(enum fault fault)
+{
+	switch (fault) {
+	case FAULT_UNKNOWN_TOKEN:
+	case FAULT_DEAD_TOKEN:
+	case FAULT_LOCAL_TOKEN:
+	case FAULT_DOMAIN:
+	case FAULT_TIED:
+	case FAULT_RANGE:
+	case FAULT_RIGHT:
+	case FAULT_INVALIDATE_TOKEN: return SHM_ASYNC_QP_ACCESS_ERROR;
+	case FAULT_ALIGNMENT:
+	case FAULT_QP_RIGHT:
+	case FAULT_TOO_LONG: return SHM_ASYNC_QP_INVALID_REQUEST;
+	case FAULT_RECEIVE_TOKEN:
+	case FAULT_RECEIVE_SHAPE: return SHM_ASYNC_QP_FATAL;
+	default: return 0;
+	}
+}
+
+bool fault_is_token(enum fault fault)
+{
+	return fault_async(fault) == SHM_ASYNC_QP_ACCESS_ERROR;
+}
+
+/* --- what the peer refuses ---------------------------------------------------------------- */
+
+/* A READ, WRITE or atomic of at least a byte. */
+static struct op *accessing(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+
+	for (int tries = 0; tries < 8; tries++) {
+		struct op *op =
+			op_build(end, (enum op_kind)rng_between(rng, KIND_WRITE, KIND_CMP_SWAP));
+
+		if (op && op->length)
+			return op;
+		op_free(op);
+	}
+	return NULL;
+}
+
+/* WRITE with immediate of one packet has its receive before its token is looked at. */
+static struct op *refused(struct op *op, int32_t status)
+{
+	op->status = status;
+	op->window = NULL;
+	op->may_fail = false;
+	if (op->packets > 1)
+		op->consumes = false;
+	if (op->consumes)
+		op->receive_status = NT_ACCESS_VIOLATION;
+	return op;
+}
+
+static struct op *wrong_token(struct end *end, uint32_t token)
+{
+	struct op *op = accessing(end);
+
+	if (op == NULL)
+		return NULL;
+	op->sqe.token = token;
+	return refused(op, NT_ACCESS_VIOLATION);
+}
+
+static struct op *dead_token(struct end *end)
+{
+	const struct host *host = end->peer->host;
+	const uint32_t count = host->deads < SIM_DEAD ? host->deads : SIM_DEAD;
+
+	if (count == 0)
+		return NULL;
+	return wrong_token(end, host->dead[rng_below(&end->pair->world->traffic, count)]);
+}
+
+/* A window of another pair's end at the same host. */
+static struct op *tied_token(struct end *end)
+{
+	const struct world *world = end->pair->world;
+	struct op *op;
+
+	for (uint32_t i = 0; i < world->config.pairs; i++) {
+		const struct end *other = &world->pair[i].end[end->peer->side];
+
+		for (uint32_t k = 0; k < SIM_WINDOWS && other != end->peer; k++) {
+			const struct sim_window *window = &other->window[k];
+
+			if (window->state != WINDOW_BOUND || !window->tied)
+				continue;
+			op = wrong_token(end, window->token);
+			if (op)
+				op->sqe.address = host_address(other->host, window->offset) / 8 * 8;
+			return op;
+		}
+	}
+	return NULL;
+}
+
+/* One byte too far, one too early, far away, or round the end of the address space. */
+static uint64_t outside(struct rng *rng, uint64_t start, uint64_t size, uint32_t length)
+{
+	switch (rng_below(rng, 4)) {
+	case 0: return start + size - length + 1;
+	case 1: return start - 1;
+	case 2: return start + size + rng_below(rng, 1 << 20);
+	default: return 0ull - length / 2;
+	}
+}
+
+static struct op *wrong_range(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	const struct host *host = end->peer->host;
+	uint64_t start = host_address(host, AREA_GUARD), size = host->size - 2 * AREA_GUARD;
+	struct op *op = accessing(end);
+
+	if (op == NULL)
+		return NULL;
+	if (op->window) {
+		start = host_address(host, op->window->offset);
+		size = op->window->length;
+	}
+	op->sqe.address = outside(rng, start, size, op->length);
+	if (op_right(op->kind) == RIGHT_REMOTE_ATOMIC) {
+		/* On 8 bytes, and still not inside. */
+		op->sqe.address =
+			op->sqe.address < start ? (start - 1) / 8 * 8 : (start + size) / 8 * 8;
+	}
+	return refused(op, NT_ACCESS_VIOLATION);
+}
+
+static struct op *wrong_right(struct end *end)
+{
+	struct op *op = accessing(end);
+
+	for (uint32_t i = 0; op && i < SIM_WINDOWS; i++) {
+		const struct sim_window *window = &end->peer->window[i];
+
+		if (window->state != WINDOW_BOUND || (window->rights & op_right(op->kind)) ||
+		    window->length < op->length + 8)
+			continue;
+		op->sqe.token = window->token;
+		op->sqe.address = (host_address(end->peer->host, window->offset) + 7) / 8 * 8;
+		return refused(op, NT_ACCESS_VIOLATION);
+	}
+	op_free(op);
+	return NULL;
+}
+
+static struct op *wrong_alignment(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct op *op = op_build(end, rng_percent(rng, 50) ? KIND_FETCH_ADD : KIND_CMP_SWAP);
+
+	if (op == NULL)
+		return NULL;
+	op->sqe.address += rng_between(rng, 1, 7);
+	return refused(op, NT_DATA_ERROR);
+}
+
+static struct op *wrong_operation(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	const enum op_kind kind = (enum op_kind)rng_between(rng, KIND_WRITE, KIND_CMP_SWAP);
+	struct op *op;
+
+	if (end->peer->connection.remote_rights & op_right(kind))
+		return NULL;
+	if (kind >= KIND_READ && end->connection.max_reads_out == 0)
+		return NULL;
+	op = op_make(end, kind);
+	if (op == NULL)
+		return NULL;
+	op->consumes = false;
+	return refused(op, NT_DATA_ERROR);
+}
+
+static struct op *too_long(struct end *end)
+{
+	const struct receive *receive = receive_next(end->peer);
+	struct op *op;
+
+	if (receive == NULL || receive->capacity > AREA_SOURCE - 3 * end->pair->mtu)
+		return NULL;
+	op = op_make_send(end, receive->capacity + rng_between(&end->pair->world->traffic, 1,
+							       2 * end->pair->mtu));
+	if (op) {
+		op->status = NT_DATA_ERROR;
+		op->receive_status = NT_DATA_OVERRUN;
+	}
+	return op;
+}
+
+/* Class J: the peer is silent about it, so the end comes by timeout. */
+static struct op *wrong_invalidate(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	const struct host *host = end->peer->host;
+	struct op *op;
+
+	if (end->connection.timeout == 0 || (end->pair->strict && receive_next(end->peer) == NULL))
+		return NULL;
+	op = op_make(end, KIND_SEND);
+	if (op == NULL)
+		return NULL;
+	op->kind = KIND_SEND_INV;
+	op->sqe.opcode = SHM_WR_SEND_INVALIDATE;
+	op->sqe.token = rng_percent(rng, 50) ? host->remote : (uint32_t)rng_next(rng);
+	op->status = NT_IO_TIMEOUT;
+	op->receive_status = NT_INVALID_DEVICE_REQUEST;
+	return op;
+}
+
+/* The peer is told to post no more; when what it has is used up, one SEND too many. */
+static struct op *no_receive(struct end *end)
+{
+	struct op *op;
+
+	if (!end->pair->strict)
+		return NULL;
+	end->pair->no_receives = true;
+	if (receive_next(end->peer) != NULL)
+		return NULL;
+	op = op_make_send(end, rng_between(&end->pair->world->traffic, 0, 1000));
+	if (op) {
+		op->consumes = false;
+		op->status = NT_IO_TIMEOUT;
+	}
+	return op;
+}
+
+/* --- what is refused at home -------------------------------------------------------------------
+ */
+
+static struct op *at_home(struct op *op, int32_t status)
+{
+	op->status = status;
+	op->consumes = false;
+	op->window = NULL;
+	op->may_fail = false;
+	return op;
+}
+
+static struct op *wrong_sge(struct end *end, bool range)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct op *op = op_build(end, (enum op_kind)rng_below(rng, KIND_BIND));
+
+	if (op && op->kind != KIND_SEND_INV && !(op->sqe.flags & SHM_FLAG_INLINE)) {
+		for (uint32_t i = 0; i < op->sqe.nsge; i++) {
+			if (op->list[i].length == 0)
+				continue;
+			if (range)
+				op->list[i].address = outside(
+					rng, host_address(end->host, AREA_GUARD),
+					end->host->size - 2 * AREA_GUARD, op->list[i].length);
+			else
+				op->list[i].token = rng_percent(rng, 50) ? end->host->remote
+									 : (uint32_t)rng_next(rng);
+			return at_home(op, NT_ACCESS_VIOLATION);
+		}
+	}
+	op_free(op);
+	return NULL;
+}
+
+static struct op *wrong_shape(struct end *end, enum fault fault)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	const enum op_kind kind = fault == FAULT_INLINE_KIND     ? KIND_READ
+				  : fault == FAULT_ATOMIC_LENGTH ? KIND_FETCH_ADD
+								 : KIND_SEND;
+	struct op *op = op_build(end, kind);
+
+	if (op == NULL)
+		return NULL;
+	if (fault == FAULT_OPCODE) {
+		op->sqe.opcode =
+			rng_percent(rng, 50) ? 0 : (uint8_t)rng_between(rng, SHM_WR_MAX, 255);
+		return at_home(op, NT_INTERNAL_ERROR);
+	}
+	if (fault == FAULT_ATOMIC_LENGTH) {
+		op->list[0].length += rng_percent(rng, 50) ? 8 : (uint32_t)-1;
+	} else if (fault == FAULT_SGE_COUNT) {
+		op->sqe.flags &= ~SHM_FLAG_INLINE;
+		op->sqe.nsge = (uint8_t)rng_between(rng, end->config.send_sge + 1, 255);
+	} else {
+		op->sqe.flags |= SHM_FLAG_INLINE;
+		op->sqe.inline_length =
+			fault == FAULT_INLINE_KIND
+				? (uint16_t)rng_below(rng, end->config.inline_size + 1)
+				: (uint16_t)rng_between(rng, end->config.inline_size + 1, 65535);
+	}
+	return at_home(op, NT_DATA_OVERRUN);
+}
+
+static struct sim_window *find_window(struct end *end, enum window_state state)
+{
+	for (uint32_t i = 0; i < SIM_WINDOWS; i++)
+		if (end->window[i].state == state)
+			return &end->window[i];
+	return NULL;
+}
+
+static struct op *wrong_bind(struct end *end, enum fault fault)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct sim_window *window = find_window(end, WINDOW_FREE);
+	const struct sim_window *bound = find_window(end, WINDOW_BOUND);
+	struct op *op;
+
+	if (window == NULL || (fault == FAULT_BIND_BOUND && bound == NULL))
+		return NULL;
+	op = window_bind_op(end, window);
+	op->status = NT_ACCESS_VIOLATION;
+	switch (fault) {
+	case FAULT_BIND_TOKEN: op->sqe.token = (uint32_t)rng_next(rng); break;
+	case FAULT_BIND_LENGTH: op->sqe.length = 0; break;
+	case FAULT_BIND_BOUND: op->sqe.mw = bound->index; break;
+	default:
+		op->sqe.address = outside(rng, host_address(end->host, AREA_GUARD),
+					  end->host->size - 2 * AREA_GUARD, window->length);
+	}
+	return op;
+}
+
+static struct op *wrong_local_invalidate(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	const struct host *host = end->host;
+	struct op *op;
+
+	if (host->deads == 0)
+		return NULL;
+	op = calloc(1, sizeof(*op));
+	if (op == NULL)
+		abort();
+	op->kind = KIND_INVALIDATE;
+	op->sqe.opcode = SHM_WR_INVALIDATE;
+	op->sqe.token = host->dead[rng_below(rng, host->deads < SIM_DEAD ? host->deads : SIM_DEAD)];
+	op->status = NT_INVALID_DEVICE_REQUEST;
+	return op;
+}
+
+/* --- all of them
+ * ---------------------------------------------------------------------------------- */
+
+static struct op *build(struct end *end, enum fault fault)
+{
+	const struct host *peer = end->peer->host;
+	struct rng *rng = &end->pair->world->traffic;
+
+	switch (fault) {
+	case FAULT_UNKNOWN_TOKEN: return wrong_token(end, (uint32_t)rng_next(rng));
+	case FAULT_DEAD_TOKEN: return dead_token(end);
+	case FAULT_LOCAL_TOKEN: return wrong_token(end, peer->local[rng_below(rng, 2)]);
+	case FAULT_DOMAIN: return wrong_token(end, peer->other_remote);
+	case FAULT_TIED: return tied_token(end);
+	case FAULT_RANGE: return wrong_range(end);
+	case FAULT_RIGHT: return wrong_right(end);
+	case FAULT_ALIGNMENT: return wrong_alignment(end);
+	case FAULT_QP_RIGHT: return wrong_operation(end);
+	case FAULT_TOO_LONG: return too_long(end);
+	case FAULT_INVALIDATE_TOKEN: return wrong_invalidate(end);
+	case FAULT_NO_RECEIVE: return no_receive(end);
+	case FAULT_SGE_TOKEN: return wrong_sge(end, false);
+	case FAULT_SGE_RANGE: return wrong_sge(end, true);
+	case FAULT_SGE_COUNT:
+	case FAULT_INLINE_LENGTH:
+	case FAULT_INLINE_KIND:
+	case FAULT_OPCODE:
+	case FAULT_ATOMIC_LENGTH: return wrong_shape(end, fault);
+	case FAULT_BIND_TOKEN:
+	case FAULT_BIND_RANGE:
+	case FAULT_BIND_LENGTH:
+	case FAULT_BIND_BOUND: return wrong_bind(end, fault);
+	case FAULT_DEAD_INVALIDATE: return wrong_local_invalidate(end);
+	default: return NULL;
+	}
+}
+
+/* The fault comes with the message that takes the receive. */
+static bool post_bad_receive(struct end *end, enum fault fault)
+{
+	const enum receive_kind kind =
+		fault == FAULT_RECEIVE_TOKEN ? RECEIVE_BAD_TOKEN : RECEIVE_BAD_SHAPE;
+
+	if (receive_waiting(end->peer) || !receive_post(end->peer, kind))
+		return false;
+	end->pair->bad_receive = true;
+	return true;
+}
+
+bool fault_post(struct end *end)
+{
+	struct world *world = end->pair->world;
+	const enum fault fault =
+		(enum fault)rng_between(&world->traffic, FAULT_NONE + 1, FAULT_COUNT - 1);
+	struct op *op;
+
+	if (!traffic_room(end) || end->peer->window[SIM_WINDOWS].state == WINDOW_ENDING)
+		return false;
+	if (fault == FAULT_RECEIVE_TOKEN || fault == FAULT_RECEIVE_SHAPE)
+		return post_bad_receive(end, fault);
+	op = build(end, fault);
+	if (op == NULL)
+		return false;
+	op->fault = fault;
+	world->statistics.fault[fault]++;
+	sim_log(world, "pair %u end %u: a wrong request: %s", end->pair->number, end->side,
+		fault_name(fault));
+	traffic_post(end, op);
+	end->doomed_left = rng_below(&world->traffic, 12);
+	return true;
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A host: what a daemon and its one client have in memory, and its workers' turns. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shm/segment.h"
+#include "shm/spsc.h"
+#include "sim.h"
+#include "wire/icrc.h"
+
+#define NEED(condition)                                                                      \
+	do {                                                                                 \
+		if (!(condition))                                                            \
+			sim_fail(world, "setting up host %u: %s", host->number, #condition); \
+	} while (0)
+
+/* --- buffers ------------------------------------------------------------------------------ */
+
+struct sim_buffer *buffer_take(struct world *world)
+{
+	struct sim_buffer *buffer = world->free_buffers;
+
+	if (buffer)
+		world->free_buffers = buffer->next;
+	else
+		buffer = malloc(sizeof(*buffer));
+	if (buffer == NULL)
+		sim_fail(world, "no memory for frames");
+	buffer->unkept = buffer->fatal = false;
+	buffer->packet =
+		(struct pktbuf){ .data = buffer->bytes, .capacity = sizeof(buffer->bytes) };
+	world->buffers++;
+	return buffer;
+}
+
+void buffer_return(struct world *world, struct sim_buffer *buffer)
+{
+	buffer->next = world->free_buffers;
+	world->free_buffers = buffer;
+	world->buffers--;
+}
+
+/* --- what surrounds a transport -------------------------------------------------------------- */
+
+static struct pktbuf *io_get(void *context)
+{
+	struct sim_worker *worker = context;
+
+	if (worker->room == 0)
+		return NULL;
+	worker->room--;
+	return &buffer_take(worker->host->world)->packet;
+}
+
+static void io_put(void *context, struct pktbuf *packet, enum pktbuf_fate fate)
+{
+	struct sim_worker *worker = context;
+	struct world *world = worker->host->world;
+	struct sim_buffer *buffer = (struct sim_buffer *)(void *)packet;
+
+	if (fate == PKTBUF_SEND)
+		network_send(world, worker->host, buffer);
+	else
+		buffer_return(world, buffer);
+}
+
+static void io_event(void *context, const struct transport_event *event)
+{
+	struct sim_worker *worker = context;
+	struct world *world = worker->host->world;
+	struct end *end;
+
+	sim_log(world, "host %u event %u of %u: %u async %u", worker->host->number, event->type,
+		event->object, event->value, event->async);
+	if (event->type >= TRANSPORT_SRQ_LIMIT && event->type != TRANSPORT_BAD_TOKEN)
+		sim_fail(world, "host %u: event %u, value %u, that nothing gives cause for",
+			 worker->host->number, event->type, event->value);
+	end = host_find_index(worker->host, event->object);
+	if (end == NULL)
+		sim_fail(world, "host %u: event %u of queue pair %u, which is not there",
+			 worker->host->number, event->type, event->object);
+	switch (event->type) {
+	case TRANSPORT_QP_ERROR:
+		end->error_events++;
+		end->error_async = event->async;
+		break;
+	case TRANSPORT_QP_ESTABLISHED: end->established_events++; break;
+	case TRANSPORT_QP_FLUSHED: end->flushed = true; break;
+	case TRANSPORT_BAD_TOKEN: end->bad_token_events++; break;
+	default:
+		sim_fail(world, "host %u: event %u of queue pair %u", worker->host->number,
+			 event->type, event->object);
+	}
+}
+
+static void io_notify(void *context, uint32_t session)
+{
+	struct sim_worker *worker = context;
+
+	if (session != SIM_SESSION)
+		sim_fail(worker->host->world, "notification of session %u", session);
+	worker->host->notified = true;
+}
+
+/* --- a worker's turn ---------------------------------------------------------------------------
+ */
+
+/* A refusal that arrives ends the queue pair at once: with its own status and no other. */
+static void watch_fatal_nak(struct sim_worker *worker, const struct wire_view *view, bool fatal,
+			    bool after)
+{
+	struct end *end = fatal ? host_find_number(worker->host, view->qpn) : NULL;
+
+	if (end == NULL)
+		return;
+	if (!after && qp_get_state(worker->host->shared, end->index) == QP_RTS)
+		end->nak_taken = true;
+	else if (after && qp_get_state(worker->host->shared, end->index) != QP_ERROR)
+		sim_fail(worker->host->world, "host %u: queue pair %#x lives on after a NAK %#x",
+			 worker->host->number, end->number, view_aeth(view)->syndrome);
+}
+
+static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
+{
+	struct world *world = worker->host->world;
+	struct pktbuf *keep = buffer->unkept ? NULL : &buffer->packet;
+	struct wire_view view;
+
+	/* It was looked at when it arrived. */
+	if (wire_parse(buffer->bytes, buffer->packet.length, &view) != WIRE_OK)
+		sim_fail(world, "a frame is good, and a moment later it is not");
+	watch_fatal_nak(worker, &view, buffer->fatal, false);
+	if (transport_receive(worker->transport, &view, keep, world->now)) {
+		if (keep == NULL)
+			sim_fail(world, "a frame was kept that must not be");
+		return;
+	}
+	watch_fatal_nak(worker, &view, buffer->fatal, true);
+	buffer_return(world, buffer);
+}
+
+unsigned int worker_turn(struct sim_worker *worker)
+{
+	struct world *world = worker->host->world;
+	unsigned int done = 0;
+
+	worker->room = UINT32_MAX;
+	if (world->config.transmit_room)
+		worker->room = rng_below(&world->schedule, world->config.transmit_room + 1);
+	while (worker->arrived_head != worker->arrived_tail && done < 32) {
+		struct sim_buffer *buffer =
+			worker->arrived[worker->arrived_head++ & (worker->arrived_size - 1)];
+
+		receive_one(worker, buffer);
+		done++;
+	}
+	done += transport_poll(worker->transport, world->now);
+	memory_quiescent(worker->host->memory, worker->number);
+	return done;
+}
+
+/* --- completion queues
+ * ----------------------------------------------------------------------------- */
+
+struct sim_cq *cq_open(struct host *host, uint32_t depth, uint32_t notify)
+{
+	struct world *world = host->world;
+	struct cq_config config = { .session = SIM_SESSION, .depth = depth, .notify = notify };
+	struct sim_cq *cq = calloc(1, sizeof(*cq));
+
+	NEED(cq != NULL);
+	config.memory_size = cq_memory_size(depth, host->workers);
+	config.memory = aligned_alloc(64, (config.memory_size + 63) & ~63ull);
+	NEED(config.memory != NULL);
+	memset(config.memory, 0, config.memory_size);
+	cq->host = host;
+	cq->depth = depth;
+	cq->notify = notify;
+	cq->memory = config.memory;
+	cq->index = cq_create(host->shared, &config);
+	NEED(cq->index != 0);
+	return cq;
+}
+
+void cq_close(struct sim_cq *cq)
+{
+	cq_destroy(cq->host->shared, cq->index);
+	free(cq->memory);
+	free(cq);
+}
+
+/* --- tokens
+ * ------------------------------------------------------------------------------------------ */
+
+void token_list_add(struct token_list *list, uint32_t token)
+{
+	if (list->count == list->size) {
+		list->size = list->size ? 2 * list->size : 64;
+		list->token = realloc(list->token, list->size * sizeof(*list->token));
+		if (list->token == NULL)
+			abort();
+	}
+	list->token[list->count++] = token;
+}
+
+/* Tokens that workers put back into the session's stock. */
+static void collect_stock(struct host *host)
+{
+	for (unsigned int i = 0; i < host->workers; i++) {
+		struct shm_worker_area *area = &host->session->worker[i];
+		uint32_t *head = &host->stock_head[i];
+
+		while (*head != shm_load_acquire(&area->stock_cursor.tail)) {
+			uint32_t token = area->stock[*head & (SHM_STOCK_ENTRIES - 1)];
+
+			for (uint32_t k = 0; k < SIM_DEAD; k++)
+				if (host->dead[k] == token)
+					sim_fail(host->world, "token %#x came back", token);
+			token_list_add(&host->stock, token);
+			++*head;
+		}
+		shm_store_release(&area->stock_cursor.head, *head);
+	}
+}
+
+uint32_t host_take_token(struct host *host)
+{
+	struct token_list *stock = &host->stock;
+	uint32_t pick, token;
+
+	collect_stock(host);
+	if (stock->count < 8) {
+		uint32_t fresh[32];
+		unsigned int got = token_reserve(host->memory, SIM_SESSION, 32, fresh);
+
+		for (unsigned int i = 0; i < got; i++)
+			token_list_add(stock, fresh[i]);
+	}
+	if (stock->count == 0)
+		sim_fail(host->world, "host %u has no tokens left", host->number);
+	pick = rng_below(&host->world->traffic, stock->count);
+	token = stock->token[pick];
+	stock->token[pick] = stock->token[--stock->count];
+	return token;
+}
+
+/* --- set-up
+ * -------------------------------------------------------------------------------------------- */
+
+uint64_t host_address(const struct host *host, uint32_t offset)
+{
+	return host->base + offset;
+}
+
+/* Tokens and QPNs follow from the seed as well. */
+static void set_keys(struct host *host)
+{
+	struct rng rng;
+
+	rng_seed(&rng, host->world->config.seed, 100 + host->number);
+	rng_fill(&rng, host->arena.header->token_key, sizeof(host->arena.header->token_key));
+	rng_fill(&rng, host->arena.header->qpn_key, sizeof(host->arena.header->qpn_key));
+}
+
+static void create_tables(struct host *host)
+{
+	struct world *world = host->world;
+	const struct memory_sizes memory_sizes = {
+		.tokens = 8192, .segments = 4, .regions = 16, .windows = 256, .pds = 8
+	};
+	const struct transport_sizes sizes = { .qps = 64,
+					       .cqs = 128,
+					       .srqs = 2,
+					       .resources = 64 * 16,
+					       .flights = world->config.flights * host->workers + 1,
+					       .workers = host->workers,
+					       .sessions = SIM_SESSION + 1 };
+	struct arena_spec spec[ARENA_TABLES] = { 0 };
+
+	memory_arena_spec(&memory_sizes, spec);
+	transport_arena_spec(&sizes, spec);
+	NEED(arena_create(&host->arena, spec) == 0);
+	set_keys(host);
+	NEED(memory_create(&host->memory, &host->arena, host->workers, false) == 0);
+	NEED(transport_shared_create(&host->shared, &host->arena, host->memory, &sizes, false) ==
+	     0);
+}
+
+/* The second host's memory lies at the end of the address space, where sums overflow. */
+static void choose_base(struct host *host)
+{
+	const uint64_t odd = 8 * rng_below(&host->world->schedule, 1000);
+
+	host->base = host->number ? 0ull - host->size - odd : 0x7f0000000000ull + odd;
+}
+
+static void create_region(struct host *host, uint32_t pd, uint32_t *region, uint32_t *local,
+			  uint32_t *remote)
+{
+	struct world *world = host->world;
+
+	NEED(region_create(host->memory, SIM_SESSION, pd, false, region) == 0);
+	/* Not the last guard: one byte too far then is a byte that the model watches. */
+	NEED(region_register(host->memory, *region, host->segment, AREA_GUARD,
+			     host->size - 2 * AREA_GUARD, host_address(host, AREA_GUARD),
+			     RIGHT_LOCAL_READ | RIGHT_LOCAL_WRITE | RIGHTS_REMOTE, local,
+			     remote) == 0);
+}
+
+static void create_memory(struct host *host)
+{
+	struct world *world = host->world;
+	uint32_t unused, local;
+	void *address;
+	struct rng rng;
+	int fd;
+
+	fd = shm_segment_create("oriel-sim", host->size, false);
+	NEED(fd >= 0);
+	NEED(shm_segment_map(fd, host->size, true, &address) == 0);
+	host->bytes = address;
+	host->model = malloc(host->size);
+	NEED(host->model != NULL);
+	rng_seed(&rng, world->config.seed, 200 + host->number);
+	rng_fill(&rng, host->model, host->size);
+	memcpy(host->bytes, host->model, host->size);
+	NEED(segment_attach(host->memory, SIM_SESSION, 1, fd, -1, &host->segment) == 0);
+	NEED(pd_create(host->memory, SIM_SESSION, &host->pd) == 0);
+	NEED(pd_create(host->memory, SIM_SESSION, &host->other_pd) == 0);
+	create_region(host, host->pd, &host->region, &host->local[0], &host->remote);
+	create_region(host, host->pd, &host->second_region, &host->local[1], &unused);
+	create_region(host, host->other_pd, &host->other_region, &local, &host->other_remote);
+}
+
+static void create_workers(struct host *host)
+{
+	struct world *world = host->world;
+	const size_t size = sizeof(*host->session) + host->workers * sizeof(struct shm_worker_area);
+
+	host->session = aligned_alloc(64, (size + 63) & ~(size_t)63);
+	NEED(host->session != NULL);
+	memset(host->session, 0, size);
+	host->session->workers = host->workers;
+	transport_set_session(host->shared, SIM_SESSION, host->session);
+	for (unsigned int i = 0; i < host->workers; i++) {
+		struct sim_worker *worker = &host->worker[i];
+		const struct transport_io io = { io_get, io_put, io_event, io_notify, worker };
+
+		worker->host = host;
+		worker->number = i;
+		worker->room = UINT32_MAX;
+		NEED(transport_create(&worker->transport, host->shared, i, &io) == 0);
+		memory_reader_online(host->memory, i);
+		transport_add_session(worker->transport, SIM_SESSION);
+	}
+}
+
+void host_create(struct world *world, unsigned int number)
+{
+	struct host *host = &world->host[number];
+	const uint8_t letter = (uint8_t)(number + 1);
+
+	host->world = world;
+	host->number = number;
+	host->workers = world->config.workers[number];
+	host->size = 2 * AREA_GUARD + AREA_SHARED + AREA_GUARD +
+		     world->config.pairs * (AREA_SOURCE + AREA_SINK + AREA_TARGET + AREA_STRIP +
+					    AREA_RECEIVE + 5 * AREA_GUARD);
+	choose_base(host);
+	memcpy(host->mac, (uint8_t[6]){ 2, 0, 0, 0, 0, letter }, 6);
+	memcpy(host->v4, (uint8_t[16]){ [10] = 255, 255, 10, 0, 0, letter }, 16);
+	memcpy(host->v6, (uint8_t[16]){ 0xfd, [15] = letter }, 16);
+	create_tables(host);
+	create_memory(host);
+	create_workers(host);
+	if (world->config.shared_cq)
+		host->shared_cq = cq_open(host, SIM_PAIRS * 2 * SIM_RING, 0);
+}
+
+void host_destroy(struct host *host)
+{
+	struct world *world = host->world;
+
+	if (host->shared_cq)
+		cq_close(host->shared_cq);
+	for (unsigned int i = 0; i < host->workers; i++) {
+		struct sim_worker *worker = &host->worker[i];
+
+		while (worker->arrived_head != worker->arrived_tail)
+			buffer_return(world, worker->arrived[worker->arrived_head++ &
+							     (worker->arrived_size - 1)]);
+		transport_remove_session(worker->transport, SIM_SESSION);
+		transport_destroy(worker->transport);
+		free(worker->arrived);
+	}
+	transport_shared_destroy(host->shared);
+	memory_destroy(host->memory);
+	arena_destroy(&host->arena);
+	munmap(host->bytes, host->size);
+	free(host->model);
+	free(host->session);
+	free(host->stock.token);
+}
+
+/* --- finding ends
+ * -------------------------------------------------------------------------------------------- */
+
+struct end *host_find_index(struct host *host, uint32_t index)
+{
+	for (uint32_t i = 0; i < host->world->config.pairs; i++) {
+		struct end *end = &host->world->pair[i].end[host->number];
+
+		if (index && end->index == index)
+			return end;
+	}
+	return NULL;
+}
+
+struct end *host_find_number(struct host *host, uint32_t number)
+{
+	for (uint32_t i = 0; i < host->world->config.pairs; i++) {
+		struct end *end = &host->world->pair[i].end[host->number];
+
+		if (end->index && end->number == number)
+			return end;
+	}
+	return NULL;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whether a queue pair's end had a cause, and everything about it fits that cause. */
+#include "sim.h"
+
+/* Requests of this end that its peer would refuse, or might. */
+static bool may_be_refused(const struct end *end)
+{
+	if (end->fault && fault_async(end->fault->fault))
+		return true;
+	for (uint32_t i = end->oldest; i != end->tail; i++)
+		if (end->op[i % SIM_RING]->may_fail)
+			return true;
+	return false;
+}
+
+static bool peer_is_dead(const struct end *end)
+{
+	return qp_get_state(end->peer->host->shared, end->peer->index) == QP_ERROR;
+}
+
+/* Each retry is used up by something that went wrong on the way, or nobody answers. */
+static bool timeout_possible(const struct end *end)
+{
+	if (end->nak_taken)
+		return false;
+	return peer_is_dead(end) || end->troubles > end->connection.retry_count;
+}
+
+static bool cancel_possible(const struct end *end)
+{
+	return end->flush_asked || (end->error_events && may_be_refused(end->peer));
+}
+
+/*
+ * The refusal of a later request that overtook the answer to a READ or atomic: nothing can
+ * bring that answer any more, and the request that waits for it takes the status.
+ */
+static bool later_refused(const struct end *end, const struct op *op, int32_t status)
+{
+	if (end->pair->troubles == 0 ||
+	    (op->kind != KIND_READ && op->kind != KIND_FETCH_ADD && op->kind != KIND_CMP_SWAP))
+		return false;
+	for (uint32_t i = op->number + 1; i != end->tail; i++) {
+		const struct op *later = end->op[i % SIM_RING];
+
+		if (later->fault && fault_async(later->fault) && later->status == status)
+			return true;
+		if (later->may_fail && status == NT_ACCESS_VIOLATION)
+			return true;
+	}
+	return false;
+}
+
+void judge_failure(struct end *end, struct op *op, int32_t status)
+{
+	struct sim_statistics *statistics = &end->pair->world->statistics;
+
+	if (op->fault && status == op->status) {
+		statistics->exact[op->fault]++;
+		return;
+	}
+	if (status == NT_CANCELLED && cancel_possible(end))
+		return;
+	if (status == NT_IO_TIMEOUT && timeout_possible(end)) {
+		statistics->timeouts_legal++;
+		return;
+	}
+	if (status == NT_ACCESS_VIOLATION && op->may_fail) {
+		statistics->revoked_in_use++;
+		return;
+	}
+	if (later_refused(end, op, status))
+		return;
+	sim_fail(end->pair->world,
+		 "pair %u end %u: request %u has status %#x (%s; %u troubles, retry count %u, the "
+		 "peer is %s)",
+		 end->pair->number, end->side, op->number, (unsigned int)status,
+		 op->fault ? fault_name(op->fault) : "a good one", end->troubles,
+		 end->connection.retry_count, peer_is_dead(end) ? "dead" : "alive");
+}
+
+/* --- at the end ------------------------------------------------------------------------- */
+
+static void judge_error_event(const struct end *end)
+{
+	struct world *world = end->pair->world;
+
+	if (end->error_events != !end->flushed_alive)
+		sim_fail(world, "pair %u end %u: %u events of an error", end->pair->number,
+			 end->side, end->error_events);
+	if (end->error_events == 0)
+		return;
+	if (end->error_async == 0 && (!end->failed || end->failed_status == NT_CANCELLED))
+		sim_fail(world, "pair %u end %u: ended, and no request of its own had failed",
+			 end->pair->number, end->side);
+	if (end->error_async && !may_be_refused(end->peer))
+		sim_fail(world, "pair %u end %u: ended, event %u, for nothing its peer had sent",
+			 end->pair->number, end->side, end->error_async);
+}
+
+/* The requester was told of a refusal as such: the responder tells the same. */
+static void judge_refusal(const struct end *end)
+{
+	const struct end *peer = end->peer;
+	const struct op *op = end->failed_op;
+	struct world *world = end->pair->world;
+
+	if (op == NULL || op->fault == FAULT_NONE || end->failed_status != op->status)
+		return;
+	if (peer->error_events && fault_async(op->fault) &&
+	    peer->error_async != fault_async(op->fault) && peer->error_async)
+		sim_fail(world, "pair %u end %u: event %u for %s", peer->pair->number, peer->side,
+			 peer->error_async, fault_name(op->fault));
+	/* A timeout may also come of a peer that was flushed before. */
+	if (op->status == NT_IO_TIMEOUT)
+		return;
+	if (fault_async(op->fault) && peer->error_async != fault_async(op->fault))
+		sim_fail(world, "pair %u end %u: no event for %s", peer->pair->number, peer->side,
+			 fault_name(op->fault));
+	if (fault_is_token(op->fault) && peer->bad_token_events != 1)
+		sim_fail(world, "pair %u end %u: %u reports of %s", peer->pair->number, peer->side,
+			 peer->bad_token_events, fault_name(op->fault));
+	if (op->receive_status &&
+	    (op->receive == NULL || op->receive->status != op->receive_status))
+		sim_fail(world, "pair %u end %u: the receive of request %u has status %#x",
+			 peer->pair->number, peer->side, op->number,
+			 op->receive ? (unsigned int)op->receive->status : 0);
+}
+
+void judge_end(const struct end *end)
+{
+	struct world *world = end->pair->world;
+
+	if (end->head != end->tail || end->receive_head != end->receive_tail)
+		sim_fail(world,
+			 "pair %u end %u: flushed, and %u requests and %u receives are missing",
+			 end->pair->number, end->side, end->tail - end->head,
+			 end->receive_tail - end->receive_head);
+	if (end->established_events > 1)
+		sim_fail(world, "pair %u end %u: %u events of its first packet", end->pair->number,
+			 end->side, end->established_events);
+	if (end->bad_token_events > may_be_refused(end->peer))
+		sim_fail(world, "pair %u end %u: %u reports of bad tokens", end->pair->number,
+			 end->side, end->bad_token_events);
+	judge_error_event(end);
+	judge_refusal(end);
+}

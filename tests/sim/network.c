@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The network: each frame's fate is drawn when it leaves a host, and carried out when its
+ * time comes. What it does to a frame is such that the model can still say what follows.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+#include "wire/icrc.h"
+
+/* --- frames under way: a heap by time, then by order of sending ---------------------- */
+
+static bool earlier(const struct flying *a, const struct flying *b)
+{
+	return a->due != b->due ? a->due < b->due : a->order < b->order;
+}
+
+static void heap_push(struct network *n, struct flying flying)
+{
+	uint32_t i;
+
+	if (n->count == n->size) {
+		n->size = n->size ? 2 * n->size : 1024;
+		n->heap = realloc(n->heap, n->size * sizeof(*n->heap));
+		if (n->heap == NULL)
+			abort();
+	}
+	flying.order = n->order++;
+	for (i = n->count++; i && earlier(&flying, &n->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		n->heap[i] = n->heap[(i - 1) / 2];
+	n->heap[i] = flying;
+}
+
+static struct flying heap_pop(struct network *n)
+{
+	const struct flying top = n->heap[0], last = n->heap[--n->count];
+	uint32_t i = 0, child;
+
+	while ((child = 2 * i + 1) < n->count) {
+		if (child + 1 < n->count && earlier(&n->heap[child + 1], &n->heap[child]))
+			child++;
+		if (!earlier(&n->heap[child], &last))
+			break;
+		n->heap[i] = n->heap[child];
+		i = child;
+	}
+	n->heap[i] = last;
+	return top;
+}
+
+uint64_t network_next(const struct world *world)
+{
+	return world->network.count ? world->network.heap[0].due : UINT64_MAX;
+}
+
+void network_destroy(struct world *world)
+{
+	while (world->network.count)
+		buffer_return(world, heap_pop(&world->network).buffer);
+	free(world->network.heap);
+}
+
+/* --- changes to a frame ------------------------------------------------------------------ */
+
+static void put24(uint8_t *p, uint32_t value)
+{
+	p[0] = (uint8_t)(value >> 16);
+	p[1] = (uint8_t)(value >> 8);
+	p[2] = (uint8_t)value;
+}
+
+/* Random bits anywhere, or one burst. Whether the frame still carries a right ICRC. */
+static bool turn_bits(struct world *world, struct sim_buffer *buffer)
+{
+	struct rng *rng = &world->weather;
+	const uint32_t length = buffer->packet.length;
+	struct frame_facts facts;
+	uint32_t flips = rng_percent(rng, 50) ? 1 : rng_between(rng, 2, 40);
+
+	if (rng_percent(rng, 10)) {
+		const uint32_t from = rng_below(rng, length), most = length - from;
+
+		rng_fill(rng, buffer->bytes + from, rng_between(rng, 1, most < 64 ? most : 64));
+	}
+	while (flips--) {
+		const uint32_t bit = rng_below(rng, 8 * length);
+
+		buffer->bytes[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+	}
+	return frame_read(buffer->bytes, length, &facts) && frame_icrc_good(buffer->bytes, &facts);
+}
+
+static uint32_t unused_number(struct world *world)
+{
+	uint32_t number;
+
+	do
+		number = rng_between(&world->weather, 2, 0xfffffe);
+	while (host_find_number(&world->host[0], number) ||
+	       host_find_number(&world->host[1], number));
+	return number;
+}
+
+/* What the transport has to refuse without a word. */
+static const char *forge_refused(struct world *world, uint8_t *frame,
+				 const struct frame_facts *facts)
+{
+	struct rng *rng = &world->weather;
+	uint8_t *bth = frame + facts->bth;
+
+	switch (rng_below(rng, 5)) {
+	case 0:
+		bth[2] = 0x7f;
+		bth[3] = (uint8_t)rng_below(rng, 255);
+		return "P_Key";
+	case 1: bth[1] |= (uint8_t)rng_between(rng, 1, 15); return "TVer";
+	case 2:
+		frame[facts->l3 + (facts->v4 ? 15 : 23)] ^= (uint8_t)rng_between(rng, 1, 255);
+		return "source address";
+	case 3:
+		/* The same headers as a request of another service, or no opcode at all. */
+		bth[0] = facts->opcode <= 0x0b ? bth[0] | 0x20 : 0x1f;
+		return "opcode";
+	default: put24(bth + 5, unused_number(world)); return "queue pair";
+	}
+}
+
+/* What must make no difference. Far PSNs are far outside of every window. */
+static const char *forge_harmless(struct world *world, uint8_t *frame,
+				  const struct frame_facts *facts)
+{
+	struct rng *rng = &world->weather;
+	uint8_t *bth = frame + facts->bth;
+	const uint32_t far = rng_between(rng, 1u << 20, 1u << 22);
+	const bool plain_ack = facts->opcode == 0x11 && facts->syndrome < 0x20;
+
+	switch (rng_below(rng, plain_ack ? 7 : 5)) {
+	case 0: put24(bth + 9, facts->psn + far); return "PSN far ahead";
+	case 1: put24(bth + 9, facts->psn - far); return "PSN far behind";
+	case 2: bth[8] ^= 0x80; return "AckReq";
+	case 3: bth[1] ^= 0x40; return "MigReq";
+	case 4: bth[8] ^= (uint8_t)rng_between(rng, 1, 127); return "reserved bits";
+	case 5: bth[12] = (uint8_t)rng_below(rng, 32); return "credits";
+	default: rng_fill(rng, bth + 13, 3); return "MSN";
+	}
+}
+
+/* --- fate ------------------------------------------------------------------------------------- */
+
+static void trouble(struct end *end)
+{
+	if (end == NULL)
+		return;
+	end->pair->troubles++;
+	end->troubles++;
+	end->peer->troubles++;
+}
+
+static bool dark(struct world *world, unsigned int direction)
+{
+	struct network *n = &world->network;
+	struct rng *rng = &world->weather;
+	const uint32_t every = world->config.blackout_every_us;
+
+	if (every && world->now >= n->next_dark) {
+		const uint64_t until =
+			world->now + 1000ull * rng_between(rng, 1, 2 * world->config.blackout_us);
+		const uint32_t which = rng_below(rng, 3);
+
+		if (which != 1)
+			n->dark_until[0] = until;
+		if (which != 0)
+			n->dark_until[1] = until;
+		n->next_dark = until + 1000ull * rng_between(rng, 1, 2 * every);
+		sim_log(world, "blackout of %s until %.3f",
+			which == 0   ? "A>B"
+			: which == 1 ? "B>A"
+				     : "both",
+			(double)until / 1000);
+	}
+	return world->now < n->dark_until[direction];
+}
+
+static uint64_t draw_due(struct world *world, unsigned int direction, bool late)
+{
+	struct network *n = &world->network;
+	const struct sim_config *c = &world->config;
+	uint64_t due = world->now + c->delay_ns + rng_below(&world->weather, c->jitter_ns + 1);
+
+	if (late)
+		return due + rng_between(&world->weather, 1, c->reorder_ns);
+	if (due <= n->last_due[direction])
+		due = n->last_due[direction] + 1;
+	n->last_due[direction] = due;
+	return due;
+}
+
+static void log_frame(struct world *world, unsigned int direction, const struct frame_facts *facts,
+		      const char *fate, const char *detail, uint64_t due)
+{
+	char arrival[32] = "";
+
+	if (world->log == NULL)
+		return;
+	if (due)
+		snprintf(arrival, sizeof(arrival), " at %.3f", (double)due / 1000);
+	sim_log(world, "%s %06x %-16s psn %06x %s len %4u syn %02x: %s%s%s%s",
+		direction ? "B>A" : "A>B", facts->qpn, facts->name, facts->psn,
+		facts->ack_request ? "ack" : "   ", facts->payload, facts->syndrome, fate,
+		*detail ? ", " : "", detail, arrival);
+}
+
+/* One more of it, soon or when nobody waits for it any more. */
+static void send_copy(struct world *world, unsigned int direction, const struct sim_buffer *buffer,
+		      const struct frame_facts *facts)
+{
+	struct rng *rng = &world->weather;
+	struct flying copy = { .to = (uint8_t)!direction, .buffer = buffer_take(world) };
+	const uint32_t most = rng_percent(rng, 20) ? 50000000 : world->config.reorder_ns;
+
+	memcpy(copy.buffer->bytes, buffer->bytes, buffer->packet.length);
+	copy.buffer->packet.length = buffer->packet.length;
+	copy.due = world->now + world->config.delay_ns + rng_below(rng, most + 1);
+	world->statistics.doubled++;
+	log_frame(world, direction, facts, "once more", "", copy.due);
+	heap_push(&world->network, copy);
+}
+
+static const char *tamper(struct world *world, struct flying *flying,
+			  const struct frame_facts *facts, struct end *end)
+{
+	const struct sim_config *c = &world->config;
+	struct rng *rng = &world->weather;
+	const char *what;
+
+	if (rng_chance(rng, c->corrupt)) {
+		trouble(end);
+		world->statistics.corrupt++;
+		flying->tamper = TAMPER_BITS;
+		flying->must_fail = !turn_bits(world, flying->buffer);
+		return "bits";
+	}
+	if (!rng_chance(rng, c->forge))
+		return "";
+	trouble(end);
+	world->statistics.forged++;
+	if (rng_percent(rng, 50)) {
+		flying->tamper = TAMPER_REFUSE;
+		what = forge_refused(world, flying->buffer->bytes, facts);
+	} else {
+		flying->tamper = TAMPER_HARMLESS;
+		what = forge_harmless(world, flying->buffer->bytes, facts);
+	}
+	frame_repair(flying->buffer->bytes, facts);
+	return what;
+}
+
+void network_send(struct world *world, struct host *from, struct sim_buffer *buffer)
+{
+	const unsigned int direction = from->number;
+	const char *complaint = frame_complaint(buffer->bytes, buffer->packet.length), *what;
+	const struct sim_config *c = &world->config;
+	struct rng *rng = &world->weather;
+	struct flying flying = { .to = (uint8_t)!direction, .buffer = buffer };
+	struct frame_facts facts;
+	struct end *end;
+	bool late;
+
+	if (complaint)
+		sim_fail(world, "host %u sent a frame of which %s", direction, complaint);
+	frame_read(buffer->bytes, buffer->packet.length, &facts);
+	end = host_find_number(&world->host[!direction], facts.qpn);
+	world->statistics.frames++;
+	if (dark(world, direction) || rng_chance(rng, c->loss)) {
+		trouble(end);
+		world->statistics.lost++;
+		log_frame(world, direction, &facts, "lost", "", 0);
+		buffer_return(world, buffer);
+		return;
+	}
+	if (rng_chance(rng, c->duplicate)) {
+		trouble(end);
+		send_copy(world, direction, buffer, &facts);
+	}
+	buffer->fatal = frame_is_fatal_nak(&facts);
+	what = tamper(world, &flying, &facts, end);
+	late = rng_chance(rng, c->reorder);
+	if (late || rng_chance(rng, c->unkept)) {
+		trouble(end);
+		world->statistics.reordered += late;
+		buffer->unkept = !late;
+	}
+	flying.due = draw_due(world, direction, late);
+	log_frame(world, direction, &facts,
+		  late             ? "late"
+		  : buffer->unkept ? "not to keep"
+				   : "passes",
+		  what, flying.due);
+	heap_push(&world->network, flying);
+}
+
+/* --- arrival ---------------------------------------------------------------------------------- */
+
+static void queue_arrival(struct sim_worker *worker, struct sim_buffer *buffer)
+{
+	if (worker->arrived_tail - worker->arrived_head == worker->arrived_size) {
+		const uint32_t count = worker->arrived_size, size = count ? 2 * count : 256;
+		struct sim_buffer **bigger = malloc(size * sizeof(struct sim_buffer *));
+
+		if (bigger == NULL)
+			abort();
+		for (uint32_t i = 0; i < count; i++)
+			bigger[i] = worker->arrived[(worker->arrived_head + i) & (count - 1)];
+		free(worker->arrived);
+		worker->arrived = bigger;
+		worker->arrived_size = size;
+		worker->arrived_head = 0;
+		worker->arrived_tail = count;
+	}
+	worker->arrived[worker->arrived_tail++ & (worker->arrived_size - 1)] = buffer;
+}
+
+/* The transport itself must refuse it: nothing but one reason may move. */
+static void offer_refused(struct world *world, struct sim_worker *worker,
+			  const struct wire_view *view, struct sim_buffer *buffer)
+{
+	const struct transport_stats *stats = transport_get_stats(worker->transport);
+	const uint64_t taken = stats->rx_packets;
+
+	if (transport_receive(worker->transport, view, &buffer->packet, world->now) ||
+	    stats->rx_packets != taken)
+		sim_fail(world, "a frame that has to be refused was taken: opcode %#x PSN %#x",
+			 view->opcode, view->psn);
+	buffer_return(world, buffer);
+}
+
+/* What lib/net does with a frame before the transport sees it. */
+static void arrive(struct world *world, const struct flying *flying)
+{
+	struct host *host = &world->host[flying->to];
+	struct sim_buffer *buffer = flying->buffer;
+	struct sim_worker *worker;
+	struct wire_view view;
+	bool good = wire_parse(buffer->bytes, buffer->packet.length, &view) == WIRE_OK &&
+		    icrc_verify(&view);
+	uint32_t index;
+
+	if (flying->tamper == TAMPER_BITS && good && flying->must_fail)
+		sim_fail(world, "the ICRC of a corrupted frame was found right");
+	if ((flying->tamper == TAMPER_NONE || flying->tamper == TAMPER_HARMLESS) && !good)
+		sim_fail(world, "a whole frame was not recognised");
+	if (!good) {
+		buffer_return(world, buffer);
+		return;
+	}
+	if (flying->tamper != TAMPER_NONE)
+		buffer->fatal = false;
+	index = qp_find(host->shared, view.qpn);
+	worker = &host->worker[index ? qp_home(host->shared, index) : 0];
+	if (flying->tamper == TAMPER_REFUSE)
+		offer_refused(world, worker, &view, buffer);
+	else
+		queue_arrival(worker, buffer);
+}
+
+unsigned int network_deliver(struct world *world)
+{
+	struct network *n = &world->network;
+	unsigned int done = 0;
+
+	for (; n->count && n->heap[0].due <= world->now; done++) {
+		const struct flying flying = heap_pop(n);
+
+		arrive(world, &flying);
+	}
+	return done;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The client's side of the rings: entries in, doorbells, completions out, arms. */
+#include <string.h>
+
+#include "shm/spsc.h"
+#include "sim.h"
+
+static void ring(struct end *end, struct shm_queue *queue)
+{
+	shm_store_release(&queue->tail, queue->tail + 1);
+	shm_doorbell_ring(&end->host->session->worker[end->worker], end->config.doorbell);
+}
+
+/* Entry, then as much of SGEs or data as the slot holds. */
+static void fill_slot(struct end *end, const struct shm_queue *queue, const void *entry,
+		      uint32_t entry_size, const void *rest, uint32_t rest_size)
+{
+	uint8_t *slot = shm_queue_slot(end->config.memory, queue->offset, queue->stride,
+				       queue->slots, queue->tail);
+
+	if (rest_size > queue->stride - entry_size)
+		rest_size = queue->stride - entry_size;
+	memcpy(slot, entry, entry_size);
+	if (rest_size)
+		memcpy(slot + entry_size, rest, rest_size);
+}
+
+void queue_post(struct end *end, struct op *op)
+{
+	struct shm_queue *queue = &end->config.memory->send;
+	uint32_t sges = op->sqe.nsge < SIM_SGE ? op->sqe.nsge : SIM_SGE;
+
+	if (op->sqe.flags & SHM_FLAG_INLINE)
+		fill_slot(end, queue, &op->sqe, sizeof(op->sqe), op->data,
+			  op->sqe.inline_length < sizeof(op->data) ? op->sqe.inline_length
+								   : sizeof(op->data));
+	else
+		fill_slot(end, queue, &op->sqe, sizeof(op->sqe), op->list,
+			  sges * (uint32_t)sizeof(op->list[0]));
+	ring(end, queue);
+}
+
+void queue_post_receive(struct end *end, struct receive *receive, const struct shm_sge *sge,
+			uint32_t nsge)
+{
+	struct shm_queue *queue = &end->config.memory->receive;
+	const struct shm_rqe rqe = {
+		.request_context = (uint64_t)end->life << 32 | receive->number,
+		.nsge = receive->malformed ? 255 : (uint8_t)nsge,
+	};
+
+	fill_slot(end, queue, &rqe, sizeof(rqe), sge, nsge * (uint32_t)sizeof(*sge));
+	ring(end, queue);
+}
+
+/* --- completion queues ------------------------------------------------------------------- */
+
+void cq_arm(struct sim_cq *cq, uint32_t type)
+{
+	__atomic_store_n(&cq->memory->arm, type, __ATOMIC_SEQ_CST);
+	cq->arm = type;
+	for (unsigned int i = 0; i < cq->host->workers; i++)
+		cq->arm_tail[i] = shm_load_acquire(&cq->memory->ring[i].cursor.tail);
+}
+
+static bool satisfies(uint32_t arm, const struct shm_cqe *cqe)
+{
+	return arm == SHM_ARM_ANY || cqe->status != NT_SUCCESS_STATUS || cqe->solicited;
+}
+
+/* An arm is taken, and the client told, exactly when something came that it asked for. */
+static void check_arm(struct sim_cq *cq, bool satisfied)
+{
+	struct world *world = cq->host->world;
+	uint64_t *word = &cq->host->session->cq_notify[cq->notify / 64];
+	const uint64_t bit = 1ull << (cq->notify % 64);
+	const bool taken = __atomic_load_n(&cq->memory->arm, __ATOMIC_SEQ_CST) == SHM_ARM_NONE;
+
+	if (cq->arm == SHM_ARM_NONE)
+		return;
+	if (taken != satisfied)
+		sim_fail(world, "host %u CQ %u: arm %u was %s", cq->host->number, cq->index,
+			 cq->arm, taken ? "taken for nothing" : "not taken");
+	if (!taken)
+		return;
+	if (!(*word & bit) || !cq->host->notified)
+		sim_fail(world, "host %u CQ %u: an arm was taken and nobody told", cq->host->number,
+			 cq->index);
+	__atomic_fetch_and(word, ~bit, __ATOMIC_SEQ_CST);
+	cq->arm = SHM_ARM_NONE;
+}
+
+unsigned int cq_poll(struct sim_cq *cq)
+{
+	const struct host *host = cq->host;
+	bool satisfied = false;
+	unsigned int done = 0;
+
+	for (unsigned int i = 0; i < host->workers; i++) {
+		struct shm_cq_ring *ring = &cq->memory->ring[i];
+		const struct shm_cqe *entries = (void *)((uint8_t *)cq->memory + ring->offset);
+
+		while (cq->head[i] != shm_load_acquire(&ring->cursor.tail)) {
+			const struct shm_cqe cqe = entries[cq->head[i] & (cq->memory->slots - 1)];
+
+			if ((int32_t)(cq->head[i] - cq->arm_tail[i]) >= 0)
+				satisfied |= satisfies(cq->arm, &cqe);
+			cq->head[i]++;
+			shm_store_release(&ring->cursor.head, cq->head[i]);
+			complete_entry(cq->host, &cqe);
+			done++;
+		}
+	}
+	check_arm(cq, satisfied);
+	return done;
+}
+
+unsigned int end_poll(struct end *end)
+{
+	unsigned int done = cq_poll(end->send_cq);
+
+	if (end->receive_cq != end->send_cq)
+		done += cq_poll(end->receive_cq);
+	complete_requests(end);
+	return done;
+}

@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The simulated world: two hosts with their workers and clients, the pairs of queue pairs
+ * between them, the network, and what the model knows of all of it.
+ *
+ * Each pair has memory of its own on both hosts, and requests that depend on each other
+ * without an order between them are posted with a fence. So the state of all memory follows
+ * from the requests in the order in which each queue pair posts them, whatever the
+ * network does, and the model carries each request out when it is posted.
+ */
+#ifndef TEST_SIM_SIM_H
+#define TEST_SIM_SIM_H
+
+#include <stdio.h>
+
+#include "config.h"
+#include "frame.h"
+#include "memory/memory.h"
+#include "rng.h"
+#include "shm/layout.h"
+#include "shm/status.h"
+#include "transport/transport.h"
+
+#define SIM_SESSION 1u
+#define SIM_RING    512u /* requests or receives of an end in hand, at most */
+#define SIM_DEAD    64u
+#define SIM_WINDOWS 3u /* of an end, the one over the strip not counted */
+
+/* Client memory: guard bytes stand between all areas and are never to change. */
+#define AREA_GUARD   4096u
+#define AREA_SHARED  16384u /* read by everybody, written by nobody */
+#define AREA_SOURCE  65536u
+#define AREA_SINK    65536u
+#define AREA_TARGET  98304u
+#define AREA_STRIP   8192u /* reached through one window only */
+#define AREA_RECEIVE 131072u
+
+struct world;
+struct host;
+struct pair;
+struct end;
+
+/* --- requests and receives ----------------------------------------------------------- */
+
+struct piece {
+	uint32_t offset; /* in the client memory of a host */
+	uint32_t length;
+};
+
+/* Bytes that a request changes on one of both hosts. `fresh` and `old`: length bytes. */
+struct effect {
+	struct piece piece[SIM_SGE];
+	uint32_t pieces;
+	uint32_t length;
+	uint8_t *fresh;
+	uint8_t *old;
+	bool applied; /* in the model's memory */
+	bool loose;   /* each byte may have changed or not */
+};
+
+enum op_kind {
+	KIND_SEND,
+	KIND_SEND_IMM,
+	KIND_SEND_INV,
+	KIND_WRITE,
+	KIND_WRITE_IMM,
+	KIND_READ,
+	KIND_FETCH_ADD,
+	KIND_CMP_SWAP,
+	KIND_BIND,
+	KIND_INVALIDATE,
+	KINDS
+};
+
+#define FAULTS(X)                                                                  \
+	X(NONE, "none")                                                            \
+	X(UNKNOWN_TOKEN, "token that never was")                                   \
+	X(DEAD_TOKEN, "token of an invalidated window")                            \
+	X(LOCAL_TOKEN, "local token of the peer")                                  \
+	X(DOMAIN, "token of another protection domain")                            \
+	X(TIED, "window tied to another queue pair")                               \
+	X(RANGE, "range not inside the window or region")                          \
+	X(RIGHT, "right that the window lacks")                                    \
+	X(ALIGNMENT, "atomic not on 8 bytes")                                      \
+	X(QP_RIGHT, "operation that the queue pair does not allow")                \
+	X(TOO_LONG, "SEND longer than the receive")                                \
+	X(RECEIVE_TOKEN, "receive with a bad local token")                         \
+	X(RECEIVE_SHAPE, "receive with too many SGEs")                             \
+	X(INVALIDATE_TOKEN, "SEND with invalidate of a token that is no window's") \
+	X(NO_RECEIVE, "SEND that never finds a receive")                           \
+	X(SGE_TOKEN, "bad local token")                                            \
+	X(SGE_RANGE, "SGE beyond its region")                                      \
+	X(SGE_COUNT, "too many SGEs")                                              \
+	X(INLINE_LENGTH, "inline data longer than agreed")                         \
+	X(INLINE_KIND, "inline READ")                                              \
+	X(OPCODE, "no such operation")                                             \
+	X(ATOMIC_LENGTH, "atomic whose result has not 8 bytes")                    \
+	X(BIND_TOKEN, "bind of a token that is not in the stock")                  \
+	X(BIND_RANGE, "bind beyond the region")                                    \
+	X(BIND_LENGTH, "bind of nothing")                                          \
+	X(BIND_BOUND, "bind of a bound window")                                    \
+	X(DEAD_INVALIDATE, "invalidate of a dead token")
+
+enum fault {
+#define FAULT_ENUM(name, text) FAULT_##name,
+	FAULTS(FAULT_ENUM)
+#undef FAULT_ENUM
+		FAULT_COUNT
+};
+
+struct receive {
+	uint32_t number;
+	uint32_t capacity;
+	struct piece piece[SIM_SGE];
+	uint32_t pieces;
+	uint32_t start, bytes; /* its part of the receive area */
+	uint32_t good;         /* bytes that can be placed before something is wrong with it */
+	bool malformed;        /* the entry itself */
+	struct op *op;         /* what will consume it */
+	int32_t status;        /* of its completion; meaningful when done */
+	bool done;
+};
+
+struct op {
+	struct shm_sqe sqe;
+	struct shm_sge list[SIM_SGE];
+	uint8_t data[SHM_MAX_INLINE];
+	uint32_t number;
+	enum op_kind kind;
+	uint32_t length;
+	uint32_t packets;
+	struct piece local_piece[SIM_SGE]; /* source or sink */
+	uint32_t local_pieces;
+	uint32_t target; /* in the peer's memory */
+	bool silent;
+	bool consumes; /* a receive */
+	struct effect remote, local;
+	struct receive *receive;
+	struct sim_window *window; /* used, bound or invalidated */
+
+	enum fault fault;
+	int32_t status;         /* of its completion */
+	int32_t receive_status; /* of the receive that fails with it; 0: none does */
+	bool doomed;            /* behind a fault: cancelled */
+	bool may_fail;          /* its window is being taken away */
+	bool executed;          /* the peer has carried it out, for certain */
+};
+
+/* --- windows ----------------------------------------------------------------------------- */
+
+enum window_state {
+	WINDOW_FREE,
+	WINDOW_BINDING,
+	WINDOW_BOUND,
+	WINDOW_ENDING, /* an invalidate of either side is posted */
+	WINDOW_UNSURE, /* whether it is bound was lost with the queue pair */
+};
+
+/* A window of an end, for requests of its peer. */
+struct sim_window {
+	struct end *owner;
+	uint32_t index; /* of lib/memory */
+	enum window_state state;
+	uint32_t token;
+	uint32_t rights;
+	uint32_t offset, length; /* in the host's memory */
+	bool tied;
+	bool strip;    /* the window over the strip */
+	bool watched;  /* strip: it is dead and nothing may change there any more */
+	uint8_t *seen; /* strip: its bytes when it died */
+};
+
+/* --- queue pairs ----------------------------------------------------------------------------- */
+
+struct sim_cq {
+	struct host *host;
+	uint32_t index;
+	uint32_t depth;
+	struct shm_cq *memory;
+	uint32_t head[SIM_WORKERS];
+	uint32_t notify;
+	uint32_t arm; /* what the client armed and has not been told about */
+	uint32_t arm_tail[SIM_WORKERS];
+};
+
+struct end {
+	struct pair *pair;
+	struct host *host;
+	struct end *peer;
+	unsigned int side;
+	uint32_t source, sink, target, strip, receive_area;
+
+	uint32_t index, number, worker;
+	uint32_t life; /* upper half of its request contexts */
+	struct qp_config config;
+	struct qp_connection connection;
+	struct sim_cq *send_cq, *receive_cq;
+
+	/* Requests: oldest .. head have completed and are kept, head .. tail are to complete. */
+	struct op *op[SIM_RING];
+	uint32_t oldest, head, tail;
+	uint32_t next_match;            /* first that may still want a receive */
+	struct shm_cqe entry[SIM_RING]; /* completions of requests, taken and not looked at */
+	uint32_t entries;
+
+	/* Receives: head .. tail are to complete; next_match: first without a request. */
+	struct receive receive[SIM_RING];
+	uint32_t receive_head, receive_tail, receive_match;
+	uint32_t receive_place; /* in the receive area: where the next buffer goes */
+	uint64_t hold_receives; /* until then none are posted */
+
+	struct sim_window window[SIM_WINDOWS + 1];
+
+	/* Its end. */
+	struct op *fault;      /* the wrong request that was posted here */
+	uint32_t doomed_left;  /* requests that still follow it */
+	bool failed;           /* a request did not succeed */
+	bool receive_failed;   /* a receive did not */
+	int32_t failed_status; /* of the first */
+	struct op *failed_op;
+	bool flush_asked, flushed;
+	bool flushed_alive; /* asked while it lived: no event of an error is due */
+	bool nak_taken;     /* a fatal NAK was delivered to it in time */
+	uint32_t error_events, bad_token_events, established_events;
+	uint32_t error_async;
+	uint32_t troubles; /* frames of the pair that went wrong since it last completed one */
+};
+
+enum pair_state { PAIR_ALIVE, PAIR_ENDING, PAIR_CLOSING, PAIR_GONE };
+
+struct pair {
+	struct world *world;
+	uint32_t number;
+	enum pair_state state;
+	struct end end[2];
+	uint32_t mtu;
+	uint32_t life;     /* requests until something is done to it */
+	uint32_t troubles; /* of its whole life */
+	uint64_t flush_at;
+	uint64_t progress; /* time of the last completion */
+	bool no_receives;  /* FAULT_NO_RECEIVE is under way */
+	bool bad_receive;  /* one that will turn its message into a fault is posted */
+	bool armed;        /* what is to end it has been set going */
+	bool strict;       /* receives are always there before their messages */
+};
+
+/* --- hosts --------------------------------------------------------------------------------------
+ */
+
+struct sim_worker {
+	struct host *host;
+	unsigned int number;
+	struct transport *transport;
+	uint32_t room; /* frames that get() still gives in this turn */
+	struct sim_buffer **arrived;
+	uint32_t arrived_head, arrived_tail, arrived_size;
+};
+
+struct token_list {
+	uint32_t *token;
+	uint32_t count, size;
+};
+
+struct host {
+	struct world *world;
+	unsigned int number;
+	struct arena arena;
+	struct memory *memory;
+	struct transport_shared *shared;
+	unsigned int workers;
+	struct sim_worker worker[SIM_WORKERS];
+	struct shm_session *session;
+	int memfd;
+	uint32_t size;
+	uint8_t *bytes; /* as the client sees them */
+	uint8_t *model; /* as they should be */
+	uint64_t base;  /* address of byte 0 */
+	uint32_t segment, pd, other_pd, region, other_region;
+	uint32_t local[2], remote; /* tokens of the region; of a second one over the same bytes */
+	uint32_t second_region;
+	uint32_t other_remote; /* remote token in the other domain */
+	struct token_list stock;
+	uint32_t dead[SIM_DEAD]; /* tokens of windows that were, the newest of them */
+	uint32_t deads;
+	uint32_t stock_head[SIM_WORKERS];
+	struct sim_cq *shared_cq;
+	bool notified; /* the client was woken since it last looked */
+	uint8_t mac[6], v4[16], v6[16];
+};
+
+struct sim_buffer {
+	struct pktbuf packet; /* first */
+	struct sim_buffer *next;
+	bool unkept; /* the transport may not keep it */
+	bool fatal;  /* a NAK that ends the queue pair, as it was sent */
+	uint8_t bytes[4096 + 256];
+};
+
+/* --- network
+ * -------------------------------------------------------------------------------------- */
+
+/* What was done to a frame that the receiver must not take. */
+enum tamper {
+	TAMPER_NONE,
+	TAMPER_BITS,   /* any bits: the ICRC or the parser finds it, or they were free to change */
+	TAMPER_REFUSE, /* ICRC repaired: the transport has to refuse it */
+	TAMPER_HARMLESS, /* ICRC repaired: must make no difference */
+};
+
+struct flying {
+	uint64_t due;
+	uint64_t order;
+	struct sim_buffer *buffer;
+	uint8_t to; /* host */
+	uint8_t tamper;
+	bool must_fail; /* TAMPER_BITS: the ICRC does not fit */
+};
+
+struct network {
+	struct flying *heap;
+	uint32_t count, size;
+	uint64_t order;
+	uint64_t last_due[2];   /* by direction: where frames queue up */
+	uint64_t dark_until[2]; /* blackout */
+	uint64_t next_dark;
+};
+
+struct sim_statistics {
+	uint64_t frames, lost, corrupt, forged, doubled, reordered;
+	uint64_t requests, receives, lives, quiet_points;
+	uint64_t timeouts_legal, flushed_lives;
+	uint64_t kind[KINDS];
+	uint64_t fault[FAULT_COUNT], exact[FAULT_COUNT];
+	uint64_t revoked_in_use, strip_checks;
+};
+
+struct world {
+	struct sim_config config;
+	struct rng traffic, weather, schedule;
+	uint64_t now;
+	struct host host[2];
+	struct pair *pair;
+	struct network network;
+	struct sim_buffer *free_buffers;
+	uint32_t buffers;    /* outside the pool */
+	bool draining;       /* nothing new is posted until all is still */
+	bool closing;        /* pairs that end are not replaced */
+	uint64_t next_quiet; /* frames until the next comparison of all memory */
+	uint32_t life;
+	FILE *log;
+	struct sim_statistics statistics;
+};
+
+/* --- main.c
+ * ------------------------------------------------------------------------------------------ */
+
+/* Tells what went wrong and how to see it again, and ends the program. */
+_Noreturn void sim_fail(struct world *world, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+void sim_log(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* --- world.c
+ * ----------------------------------------------------------------------------------------- */
+
+void world_run(struct world *world);
+
+/* --- host.c
+ * ------------------------------------------------------------------------------------------- */
+
+void host_create(struct world *world, unsigned int number);
+void host_destroy(struct host *host);
+/* Receives what has arrived, polls, reports quiescence. How much was done. */
+unsigned int worker_turn(struct sim_worker *worker);
+struct sim_cq *cq_open(struct host *host, uint32_t depth, uint32_t notify);
+void cq_close(struct sim_cq *cq);
+uint64_t host_address(const struct host *host, uint32_t offset);
+/* A token for a bind, out of the session's stock. */
+uint32_t host_take_token(struct host *host);
+void token_list_add(struct token_list *list, uint32_t token);
+/* The end that has this queue pair, by index or by number; NULL: none has. */
+struct end *host_find_index(struct host *host, uint32_t index);
+struct end *host_find_number(struct host *host, uint32_t number);
+struct sim_buffer *buffer_take(struct world *world);
+void buffer_return(struct world *world, struct sim_buffer *buffer);
+
+/* --- network.c
+ * ------------------------------------------------------------------------------------------ */
+
+/* A frame leaves a host: decides its fate. */
+void network_send(struct world *world, struct host *from, struct sim_buffer *buffer);
+/* Hands over what is due. How many. */
+unsigned int network_deliver(struct world *world);
+uint64_t network_next(const struct world *world);
+void network_destroy(struct world *world);
+
+/* --- model.c
+ * ---------------------------------------------------------------------------------------------- */
+
+void model_gather(const struct host *host, const struct piece *piece, uint32_t pieces,
+		  uint8_t *out);
+/* Whether two lists of pieces have a byte in common. */
+bool pieces_overlap(const struct piece *a, uint32_t as, const struct piece *b, uint32_t bs);
+enum hazard { HAZARD_NONE, HAZARD_FENCE, HAZARD_CONFLICT };
+/* What stands between a request to be posted and those in hand. */
+enum hazard model_hazard(const struct end *end, const struct op *op);
+/* Carries a request out in the model. */
+void model_execute(struct end *end, struct op *op);
+/* Pairs requests that consume a receive with receives, as far as there are both. */
+void model_match(struct end *sender);
+/* All memory is as the model says. */
+void model_compare(struct world *world);
+/*
+ * A queue pair has ended: finds how far its requests came, from the bytes themselves, and
+ * makes that the model's state. Fails when no point in the sequence of packets fits.
+ */
+void model_resolve(struct end *end);
+void op_free(struct op *op);
+
+/* --- queue.c
+ * ------------------------------------------------------------------------------------------------
+ */
+
+void queue_post(struct end *end, struct op *op);
+void queue_post_receive(struct end *end, struct receive *receive, const struct shm_sge *sge,
+			uint32_t nsge);
+/* Takes all completions of a CQ. How many. */
+unsigned int cq_poll(struct sim_cq *cq);
+void cq_arm(struct sim_cq *cq, uint32_t type);
+/* Everything that an end has to be told. How many completions. */
+unsigned int end_poll(struct end *end);
+
+/* --- complete.c
+ * -----------------------------------------------------------------------------------------------
+ */
+
+void complete_entry(struct host *host, const struct shm_cqe *cqe);
+/* Requests whose entries were taken, and silent ones that the queue says are done. */
+void complete_requests(struct end *end);
+
+/* --- traffic.c, build.c, receive.c
+ * -------------------------------------------------------------------------- */
+
+/* The client of an end: posts receives and requests. How many. */
+unsigned int traffic_turn(struct end *end);
+/* A good request of this kind, not posted; NULL when none can be made now. */
+struct op *op_build(struct end *end, enum op_kind kind);
+/* The same though the queue pair may not allow it; and a SEND of this length. */
+struct op *op_make(struct end *end, enum op_kind kind);
+struct op *op_make_send(struct end *end, uint32_t length);
+/* The right at the peer that a READ, WRITE or atomic needs. */
+uint32_t op_right(enum op_kind kind);
+void traffic_post(struct end *end, struct op *op);
+/* Whether one more request fits into the queue. */
+bool traffic_room(const struct end *end);
+/* Bytes of a message: none, few, around multiples of the path MTU, many. */
+uint32_t draw_length(struct end *end, uint32_t most);
+unsigned int receive_turn(struct end *end);
+enum receive_kind { RECEIVE_GOOD, RECEIVE_BAD_TOKEN, RECEIVE_BAD_SHAPE };
+bool receive_post(struct end *end, enum receive_kind kind);
+/* The receive that the next message to this end will take, or NULL. */
+struct receive *receive_next(const struct end *end);
+/* The request of the peer that waits for a receive, or NULL. */
+struct op *receive_waiting(const struct end *end);
+
+/* --- window.c
+ * ---------------------------------------------------------------------------------------------------
+ */
+
+void window_create_all(struct end *end);
+void window_destroy_all(struct end *end);
+/* Binds, invalidates. How many requests were posted. */
+unsigned int window_turn(struct end *end);
+void window_completed(struct end *end, struct op *op, bool success);
+/* The receive of a SEND with invalidate says that the window is dead. */
+void window_invalidated(struct sim_window *window);
+/* Any window of this end that grants these rights for length bytes; NULL: none. */
+struct sim_window *window_pick(struct end *end, uint32_t rights, uint32_t length);
+/* The strip is as it was when its window died. */
+void window_watch(struct end *end);
+/* A bind of this free window, not posted. */
+struct op *window_bind_op(struct end *end, struct sim_window *window);
+bool window_in_use(const struct end *user, const struct sim_window *window);
+
+/* --- fault.c
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+/* Posts a wrong request. False: none of those tried can be made now. */
+bool fault_post(struct end *end);
+const char *fault_name(enum fault fault);
+/* The event that ends the responder's queue pair for it; 0: it does not reach the responder. */
+uint32_t fault_async(enum fault fault);
+/* Whether the responder reports a bad token. */
+bool fault_is_token(enum fault fault);
+
+/* --- pair.c
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+void pair_open(struct world *world, uint32_t number);
+/* Watches for the end of a pair, ends it, replaces it unless the world is closing. */
+unsigned int pair_turn(struct pair *pair);
+/* Ends it now. */
+void pair_flush(struct pair *pair);
+void pair_close(struct pair *pair);
+bool pair_is_still(const struct pair *pair);
+
+/* --- judge.c
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+/* A request did not succeed: was that to be expected? */
+void judge_failure(struct end *end, struct op *op, int32_t status);
+/* All of a queue pair's completions and events are there: do they fit each other? */
+void judge_end(const struct end *end);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows: bound and invalidated by their owner or by the peer's SEND.
+ *
+ * One window of each end lies over the strip, which nothing else reaches. It is invalidated
+ * while the peer uses it; from the completion on not a byte of the strip may change.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define LEAST_LENGTH 16u /* an aligned word fits in */
+
+void window_create_all(struct end *end)
+{
+	for (uint32_t i = 0; i <= SIM_WINDOWS; i++) {
+		struct sim_window *window = &end->window[i];
+
+		memset(window, 0, sizeof(*window));
+		window->owner = end;
+		window->strip = i == SIM_WINDOWS;
+		if (window_create(end->host->memory, SIM_SESSION, end->host->pd, &window->index))
+			sim_fail(end->pair->world, "no window for host %u", end->host->number);
+	}
+}
+
+/* Between the turns of all workers, so their grace is at hand. */
+void window_destroy_all(struct end *end)
+{
+	struct memory *memory = end->host->memory;
+
+	for (uint32_t i = 0; i <= SIM_WINDOWS; i++) {
+		uint64_t grace;
+
+		if (window_destroy(memory, end->window[i].index, &grace))
+			sim_fail(end->pair->world, "window %u cannot be destroyed",
+				 end->window[i].index);
+		for (unsigned int k = 0; k < end->host->workers; k++)
+			memory_quiescent(memory, k);
+		if (!memory_grace_done(memory, grace))
+			sim_fail(end->pair->world, "the grace period of a window does not end");
+		window_destroy_finish(memory, end->window[i].index);
+		free(end->window[i].seen);
+	}
+}
+
+bool window_in_use(const struct end *user, const struct sim_window *window)
+{
+	for (uint32_t i = user->head; i != user->tail; i++)
+		if (user->op[i % SIM_RING]->window == window)
+			return true;
+	return false;
+}
+
+struct sim_window *window_pick(struct end *end, uint32_t rights, uint32_t length)
+{
+	const uint32_t start = rng_below(&end->pair->world->traffic, SIM_WINDOWS + 1);
+
+	for (uint32_t i = 0; i <= SIM_WINDOWS; i++) {
+		struct sim_window *window = &end->window[(start + i) % (SIM_WINDOWS + 1)];
+		const bool usable = window->state == WINDOW_BOUND ||
+				    (window->strip && window->state == WINDOW_ENDING);
+
+		if (usable && (rights & ~window->rights) == 0 && length <= window->length)
+			return window;
+	}
+	return NULL;
+}
+
+/* --- the strip ------------------------------------------------------------------------ */
+
+static void begin_watch(struct sim_window *window)
+{
+	const uint8_t *strip = window->owner->host->bytes + window->owner->strip;
+
+	if (window->seen == NULL)
+		window->seen = malloc(AREA_STRIP);
+	if (window->seen == NULL)
+		abort();
+	memcpy(window->seen, strip, AREA_STRIP);
+	window->watched = true;
+}
+
+void window_watch(struct end *end)
+{
+	const struct sim_window *window = &end->window[SIM_WINDOWS];
+
+	if (!window->watched)
+		return;
+	end->pair->world->statistics.strip_checks++;
+	if (memcmp(window->seen, end->host->bytes + end->strip, AREA_STRIP) != 0)
+		sim_fail(end->pair->world,
+			 "pair %u end %u: memory changed through a window after its invalidate "
+			 "had completed",
+			 end->pair->number, end->side);
+}
+
+/* Requests that use it may fail from now on. */
+static void take_away(struct end *end, const struct sim_window *window)
+{
+	struct end *user = end->peer;
+
+	for (uint32_t i = user->head; i != user->tail; i++) {
+		struct op *op = user->op[i % SIM_RING];
+
+		if (op->window == window)
+			op->may_fail = true;
+	}
+}
+
+/* --- completions ------------------------------------------------------------------------- */
+
+void window_invalidated(struct sim_window *window)
+{
+	struct host *host = window->owner->host;
+
+	host->dead[host->deads++ % SIM_DEAD] = window->token;
+	window->state = WINDOW_FREE;
+	if (window->strip)
+		begin_watch(window);
+}
+
+void window_completed(struct end *end, struct op *op, bool success)
+{
+	struct sim_window *window = op->window;
+
+	if (window == NULL)
+		return;
+	if (op->kind == KIND_BIND && success) {
+		window->state = WINDOW_BOUND;
+	} else if (op->kind == KIND_BIND) {
+		/* It has not happened: the token is as good as before. */
+		window->state = WINDOW_FREE;
+		token_list_add(&end->host->stock, window->token);
+	} else if (success) {
+		window_invalidated(window);
+	} else {
+		window->state = WINDOW_BOUND;
+	}
+}
+
+/* --- requests -------------------------------------------------------------------------------- */
+
+static uint32_t bind_flags(const struct sim_window *window)
+{
+	uint32_t flags = window->tied ? SHM_FLAG_TIE_TO_QP : 0;
+
+	if (window->rights & RIGHT_REMOTE_READ)
+		flags |= SHM_FLAG_ALLOW_REMOTE_READ;
+	if (window->rights & RIGHT_REMOTE_WRITE)
+		flags |= SHM_FLAG_ALLOW_REMOTE_WRITE;
+	if (window->rights & RIGHT_REMOTE_ATOMIC)
+		flags |= SHM_FLAG_ALLOW_REMOTE_ATOMIC;
+	return flags;
+}
+
+static void choose_range(struct end *end, struct sim_window *window)
+{
+	struct rng *rng = &end->pair->world->traffic;
+
+	window->tied = rng_percent(rng, 50);
+	if (window->strip) {
+		window->rights = RIGHT_REMOTE_READ | RIGHT_REMOTE_WRITE;
+		window->offset = end->strip;
+		window->length = AREA_STRIP;
+		return;
+	}
+	window->rights = (rng_percent(rng, 60) ? 7 : rng_below(rng, 8)) * RIGHT_REMOTE_READ;
+	window->length = rng_percent(rng, 50) ? rng_between(rng, LEAST_LENGTH, 1024)
+					      : rng_between(rng, LEAST_LENGTH, AREA_TARGET);
+	window->offset = end->target + rng_below(rng, AREA_TARGET - window->length + 1);
+}
+
+struct op *window_bind_op(struct end *end, struct sim_window *window)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct op *op = calloc(1, sizeof(*op));
+
+	if (op == NULL)
+		abort();
+	choose_range(end, window);
+	window->token = host_take_token(end->host);
+	window->state = WINDOW_BINDING;
+	window->watched = false;
+	op->kind = KIND_BIND;
+	op->window = window;
+	op->silent = rng_percent(rng, 30);
+	op->sqe = (struct shm_sqe){
+		.opcode = SHM_WR_BIND,
+		.flags = bind_flags(window) | (op->silent ? SHM_FLAG_SILENT_SUCCESS : 0) |
+			 (rng_percent(rng, 20) ? SHM_FLAG_READ_FENCE : 0),
+		.address = host_address(end->host, window->offset),
+		.length = window->length,
+		.token = window->token,
+		.mr = end->host->region,
+		.mw = window->index,
+	};
+	return op;
+}
+
+static struct op *invalidate_op(struct end *end, struct sim_window *window)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct op *op = calloc(1, sizeof(*op));
+
+	if (op == NULL)
+		abort();
+	window->state = WINDOW_ENDING;
+	op->kind = KIND_INVALIDATE;
+	op->window = window;
+	op->silent = !window->strip && rng_percent(rng, 30);
+	op->sqe = (struct shm_sqe){
+		.opcode = SHM_WR_INVALIDATE,
+		.flags = op->silent ? SHM_FLAG_SILENT_SUCCESS : 0,
+		.token = window->token,
+		.mw = window->index,
+	};
+	return op;
+}
+
+/* The strip's window is only taken away in use, and only when nothing else is to end the pair. */
+static bool may_invalidate(struct end *end, const struct sim_window *window)
+{
+	const bool used = window_in_use(end->peer, window);
+
+	if (!window->strip)
+		return !used;
+	return used && !end->pair->armed && end->pair->life != UINT32_MAX;
+}
+
+unsigned int window_turn(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct sim_window *window = &end->window[rng_below(rng, SIM_WINDOWS + 1)];
+
+	if (window->state == WINDOW_FREE && rng_percent(rng, 30)) {
+		window_watch(end);
+		traffic_post(end, window_bind_op(end, window));
+		return 1;
+	}
+	if (window->state == WINDOW_BOUND && rng_percent(rng, window->strip ? 2 : 10) &&
+	    may_invalidate(end, window)) {
+		traffic_post(end, invalidate_op(end, window));
+		if (window->strip)
+			take_away(end, window);
+		return 1;
+	}
+	return 0;
+}

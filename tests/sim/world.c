@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The run: virtual time, turns of everybody in it, points where all is still and compared. */
+#include <stdlib.h>
+
+#include "sim.h"
+
+static unsigned int turn_workers(struct world *world)
+{
+	unsigned int done = 0, first = rng_below(&world->schedule, 2);
+
+	for (unsigned int i = 0; i < 2; i++) {
+		struct host *host = &world->host[(first + i) % 2];
+
+		for (unsigned int k = 0; k < host->workers; k++)
+			if (!rng_percent(&world->schedule, 10)) /* else it is slow */
+				done += worker_turn(&host->worker[k]);
+	}
+	return done;
+}
+
+/* When something happens without anybody's doing; UINT64_MAX: never. */
+static uint64_t next_event(const struct world *world)
+{
+	uint64_t next = network_next(world);
+
+	for (int i = 0; i < 2; i++) {
+		const struct host *host = &world->host[i];
+
+		for (unsigned int k = 0; k < host->workers; k++) {
+			uint64_t at =
+				transport_next_deadline(host->worker[k].transport, world->now);
+
+			if (host->worker[k].arrived_head != host->worker[k].arrived_tail)
+				at = world->now;
+			if (at < next)
+				next = at;
+		}
+	}
+	for (uint32_t i = 0; i < world->config.pairs; i++) {
+		const struct pair *pair = &world->pair[i];
+
+		if (pair->state == PAIR_ENDING && pair->flush_at < next)
+			next = pair->flush_at;
+		for (int k = 0; k < 2 && pair->state != PAIR_GONE; k++)
+			if (pair->end[k].hold_receives > world->now &&
+			    pair->end[k].hold_receives < next)
+				next = pair->end[k].hold_receives;
+	}
+	return next;
+}
+
+static void turn(struct world *world)
+{
+	unsigned int done = network_deliver(world);
+	uint64_t next;
+
+	done += turn_workers(world);
+	for (uint32_t i = 0; i < world->config.pairs; i++)
+		done += pair_turn(&world->pair[i]);
+	if (done) {
+		world->now += rng_between(&world->schedule, 100, 3000);
+		return;
+	}
+	next = next_event(world);
+	if (next == UINT64_MAX || next <= world->now)
+		next = world->now + 1000;
+	world->now = next;
+}
+
+static bool all_still(const struct world *world)
+{
+	for (uint32_t i = 0; i < world->config.pairs; i++)
+		if (!pair_is_still(&world->pair[i]))
+			return false;
+	return true;
+}
+
+/* Nothing new is posted; when everything has completed, all memory is compared. */
+static void settle(struct world *world)
+{
+	world->draining = true;
+	while (!all_still(world))
+		turn(world);
+	world->draining = false;
+	sim_log(world, "all is still");
+	model_compare(world);
+}
+
+/* What still flies is old and must not do anything. */
+static void empty_network(struct world *world)
+{
+	world->draining = true;
+	while (world->network.count || !all_still(world))
+		turn(world);
+	for (int i = 0; i < 100; i++)
+		turn(world);
+	model_compare(world);
+}
+
+/* Without trouble and without an end by force, nothing is ever sent twice. */
+static void check_counters(struct world *world)
+{
+	uint64_t retransmits = 0, timeouts = 0, rnr = 0;
+
+	for (int i = 0; i < 2; i++) {
+		for (unsigned int k = 0; k < world->host[i].workers; k++) {
+			const struct transport_stats *stats =
+				transport_get_stats(world->host[i].worker[k].transport);
+
+			retransmits += stats->retransmits;
+			timeouts += stats->timeouts;
+			rnr += stats->rx_rnr;
+		}
+	}
+	if (!config_is_perfect(&world->config) || world->statistics.lives > world->config.pairs)
+		return;
+	if (timeouts || (retransmits && rnr == 0))
+		sim_fail(world, "a perfect network, and %llu timeouts, %llu frames sent again",
+			 (unsigned long long)timeouts, (unsigned long long)retransmits);
+}
+
+static void close_all(struct world *world)
+{
+	world->closing = true;
+	for (uint32_t i = 0; i < world->config.pairs; i++)
+		pair_flush(&world->pair[i]);
+	while (!all_still(world))
+		turn(world);
+	model_compare(world);
+	network_destroy(world);
+	host_destroy(&world->host[0]);
+	host_destroy(&world->host[1]);
+	if (world->buffers)
+		sim_fail(world, "%u frames never came back", world->buffers);
+	while (world->free_buffers) {
+		struct sim_buffer *buffer = world->free_buffers;
+
+		world->free_buffers = buffer->next;
+		free(buffer);
+	}
+	free(world->pair);
+}
+
+void world_run(struct world *world)
+{
+	const uint64_t seed = world->config.seed;
+
+	rng_seed(&world->traffic, seed, 2);
+	rng_seed(&world->weather, seed, 3);
+	rng_seed(&world->schedule, seed, 4);
+	world->now = 1000000;
+	world->pair = calloc(world->config.pairs, sizeof(*world->pair));
+	if (world->pair == NULL)
+		sim_fail(world, "no memory");
+	host_create(world, 0);
+	host_create(world, 1);
+	for (uint32_t i = 0; i < world->config.pairs; i++)
+		pair_open(world, i);
+	while (world->statistics.frames < world->config.packets) {
+		if (world->statistics.frames >= world->next_quiet) {
+			settle(world);
+			world->next_quiet =
+				world->statistics.frames + rng_between(&world->schedule, 100, 5000);
+		}
+		turn(world);
+	}
+	settle(world);
+	check_counters(world);
+	empty_network(world);
+	close_all(world);
+}
