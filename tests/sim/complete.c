@@ -89,7 +89,6 @@ static void succeeded(struct end *end, struct op *op)
 		window_completed(end, op, true);
 	else
 		op->executed = true;
-	end->troubles = 0;
 	end->pair->progress = world->now;
 	world->statistics.requests++;
 	world->statistics.kind[op->kind]++;

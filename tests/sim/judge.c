@@ -19,11 +19,12 @@ static bool peer_is_dead(const struct end *end)
 }
 
 /* Each retry is used up by something that went wrong on the way, or nobody answers. */
-static bool timeout_possible(const struct end *end)
+static bool timeout_possible(const struct end *end, const struct op *op)
 {
 	if (end->nak_taken)
 		return false;
-	return peer_is_dead(end) || end->troubles > end->connection.retry_count;
+	return peer_is_dead(end) ||
+	       end->pair->troubles - op->troubles > end->connection.retry_count;
 }
 
 static bool cancel_possible(const struct end *end)
@@ -61,7 +62,7 @@ void judge_failure(struct end *end, struct op *op, int32_t status)
 	}
 	if (status == NT_CANCELLED && cancel_possible(end))
 		return;
-	if (status == NT_IO_TIMEOUT && timeout_possible(end)) {
+	if (status == NT_IO_TIMEOUT && timeout_possible(end, op)) {
 		statistics->timeouts_legal++;
 		return;
 	}
@@ -75,7 +76,7 @@ void judge_failure(struct end *end, struct op *op, int32_t status)
 		 "pair %u end %u: request %u has status %#x (%s; %u troubles, retry count %u, the "
 		 "peer is %s)",
 		 end->pair->number, end->side, op->number, (unsigned int)status,
-		 op->fault ? fault_name(op->fault) : "a good one", end->troubles,
+		 op->fault ? fault_name(op->fault) : "a good one", end->pair->troubles - op->troubles,
 		 end->connection.retry_count, peer_is_dead(end) ? "dead" : "alive");
 }
 

@@ -150,11 +150,8 @@ static const char *forge_harmless(struct world *world, uint8_t *frame,
 
 static void trouble(struct end *end)
 {
-	if (end == NULL)
-		return;
-	end->pair->troubles++;
-	end->troubles++;
-	end->peer->troubles++;
+	if (end)
+		end->pair->troubles++;
 }
 
 static bool dark(struct world *world, unsigned int direction)

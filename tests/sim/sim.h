@@ -143,6 +143,7 @@ struct op {
 	int32_t receive_status; /* of the receive that fails with it; 0: none does */
 	bool doomed;            /* behind a fault: cancelled */
 	bool may_fail;          /* its window is being taken away */
+	uint32_t troubles; /* of the pair when it was posted */
 	bool executed;          /* the peer has carried it out, for certain */
 };
 
@@ -223,7 +224,6 @@ struct end {
 	bool nak_taken;     /* a fatal NAK was delivered to it in time */
 	uint32_t error_events, bad_token_events, established_events;
 	uint32_t error_async;
-	uint32_t troubles; /* frames of the pair that went wrong since it last completed one */
 };
 
 enum pair_state { PAIR_ALIVE, PAIR_ENDING, PAIR_CLOSING, PAIR_GONE };
