@@ -4,6 +4,7 @@
 
 #define SECOND        1000000000ull
 #define INITIAL_ALPHA CONGESTION_ALPHA_ONE
+#define SLACK         20000ull  /* ns */
 #define MEGABIT       125000ull /* bytes per second */
 /* So many missed timer events are made good at once; after that the rate is back at the line. */
 #define CATCH_UP 256u
@@ -132,8 +133,11 @@ void congestion_sent(struct congestion *congestion, const struct congestion_para
 
 	if (!congestion->rate)
 		return;
-	/* Time not used does not add up: a queue pair that paused does not burst afterwards. */
-	from = congestion->next_send > now ? congestion->next_send : now;
+	/*
+	 * A worker comes round a little late each time, which must not cost rate; but time not used
+	 * does not add up, so a queue pair that paused does not burst afterwards.
+	 */
+	from = now > congestion->next_send + SLACK ? now : congestion->next_send;
 	congestion->next_send = from + bytes * SECOND / congestion->rate;
 	if (congestion->bytes_left > bytes) {
 		congestion->bytes_left -= bytes;
