@@ -168,7 +168,8 @@ int control_attach_net(struct control *control, struct net *net)
 	struct epoll_event interest = { .events = EPOLLIN, .data.u64 = EPOLL_WAKE };
 
 	control->net = net;
-	if (epoll_ctl(control->epoll, EPOLL_CTL_ADD, net_control_eventfd(net), &interest))
+	if (epoll_ctl(control->epoll, EPOLL_CTL_ADD, net_control_eventfd(net), &interest) ||
+	    epoll_ctl(control->epoll, EPOLL_CTL_ADD, net_control_worker_eventfd(net), &interest))
 		return -errno;
 	return 0;
 }
@@ -235,17 +236,12 @@ static unsigned int poll_all(struct control *control)
 static void dispatch(struct control *control, uint64_t what)
 {
 	uint32_t number = (uint32_t)what;
-	uint64_t count;
 
 	switch (what & ~0xffffffffull) {
 	case EPOLL_LISTENER: socket_accept(control); break;
 	case EPOLL_GREETER: socket_greeter_ready(control, number); break;
 	case EPOLL_SESSION: socket_session_ready(control, number); break;
-	case EPOLL_WAKE:
-		if (read(net_control_eventfd(control->net), &count, sizeof(count)) < 0 &&
-		    errno != EAGAIN)
-			fprintf(stderr, "orield: wake-up: %s\n", strerror(errno));
-		break;
+	case EPOLL_WAKE: net_control_drain(control->net); break;
 	default: break;
 	}
 }

@@ -4,8 +4,6 @@
  * control core. Bounded rings of one producer and one consumer; what finds a ring full
  * is dropped and counted, so that nobody waits for anybody.
  */
-#include <unistd.h>
-
 #include "net/net_private.h"
 
 void handoff_send(struct worker *worker, unsigned int home, struct rte_mbuf *mbuf)
@@ -71,13 +69,9 @@ bool handoff_waiting(const struct worker *worker)
 
 static void wake_control(struct net *net)
 {
-	uint64_t one = 1;
-
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	/* A counter that is full wakes as well. */
-	if (__atomic_load_n(&net->control_sleeping, __ATOMIC_RELAXED) &&
-	    write(net->control_fd, &one, sizeof(one)) < 0)
-		return;
+	if (__atomic_load_n(&net->control_sleeping, __ATOMIC_RELAXED))
+		wake_write(net->control_wake_fd);
 }
 
 void handoff_wake(struct worker *worker)

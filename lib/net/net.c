@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_launch.h>
@@ -86,10 +84,12 @@ int net_create(struct net **result, const struct net_config *config,
 	net->tick_scale = (uint64_t)(((unsigned __int128)1000000000 << 32) / rte_get_tsc_hz());
 	slowpath_io(net, &neighbour_io);
 	neighbour_create(&net->neighbours, &neighbour_io);
-	net->control_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	error = net->control_fd < 0 ? -errno : 0;
+	net->control_client_fd = wake_create();
+	net->control_wake_fd = wake_create();
+	error = RTE_MIN(RTE_MIN(net->control_client_fd, net->control_wake_fd), 0);
 	if (error)
-		*message = net_message("eventfd: %s", strerror(-error));
+		*message =
+			net_message("eventfd: %s (Linux 5.8 or later is needed)", strerror(-error));
 	if (!error)
 		error = create_ports(net, message);
 	if (!error)
@@ -141,8 +141,8 @@ void net_destroy(struct net *net)
 		port_close(&net->port[p]);
 	pools_destroy(net);
 	/* EAL itself stays: its interrupt thread may still be closing a virtual device. */
-	if (net->control_fd >= 0)
-		close(net->control_fd);
+	wake_close(net->control_client_fd);
+	wake_close(net->control_wake_fd);
 	free(net);
 }
 
@@ -160,7 +160,7 @@ int net_numa_node(const struct net *net)
 
 int net_worker_eventfd(const struct net *net, unsigned int worker)
 {
-	return net->worker[worker].event_fd;
+	return net->worker[worker].client_fd;
 }
 
 struct transport_stats *net_worker_stats(const struct net *net, unsigned int worker)
@@ -170,7 +170,18 @@ struct transport_stats *net_worker_stats(const struct net *net, unsigned int wor
 
 int net_control_eventfd(const struct net *net)
 {
-	return net->control_fd;
+	return net->control_client_fd;
+}
+
+int net_control_worker_eventfd(const struct net *net)
+{
+	return net->control_wake_fd;
+}
+
+void net_control_drain(const struct net *net)
+{
+	wake_drain(net->control_client_fd);
+	wake_drain(net->control_wake_fd);
 }
 
 uint32_t *net_control_sleeping(struct net *net)

@@ -70,7 +70,10 @@ void net_destroy(struct net *net);
 
 /* NUMA node of the first port, or -1. */
 int net_numa_node(const struct net *net);
-/* The eventfd that wakes a worker; passed to clients. */
+/*
+ * The eventfd by which clients wake a worker. Whoever holds it can make it block, fill it or
+ * empty it: here it is only read, and only without waiting.
+ */
 int net_worker_eventfd(const struct net *net, unsigned int worker);
 struct transport_stats *net_worker_stats(const struct net *net, unsigned int worker);
 
@@ -124,9 +127,15 @@ struct net_io {
 /* Drains the rings from the workers, answers ARP/ND/ICMP, runs neighbour timers. */
 unsigned int net_poll(struct net *net, uint64_t now);
 
-/* Wakes the control core out of its sleep when a worker has something for it. */
+/*
+ * What the control core sleeps on: both descriptors. The first is passed to clients as well
+ * (so it is neither written here nor read but by net_control_drain()), the second is
+ * the workers' and private.
+ */
 int net_control_eventfd(const struct net *net);
-/* The word to announce sleep in (shm_sleep_announce) around waiting on that descriptor. */
+int net_control_worker_eventfd(const struct net *net);
+void net_control_drain(const struct net *net); /* when one of them is readable; never waits */
+/* The word to announce sleep in (shm_sleep_announce) around waiting on them. */
 uint32_t *net_control_sleeping(struct net *net);
 
 /*

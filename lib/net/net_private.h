@@ -111,7 +111,8 @@ struct worker_message {
 struct worker {
 	struct net *net;
 	unsigned int index;
-	int event_fd;
+	int client_fd; /* written by clients */
+	int wake_fd;   /* written by control and other workers; private */
 	struct transport *transport;
 	struct transport_stats *stats;
 
@@ -156,7 +157,8 @@ struct net {
 	uint32_t stop; /* atomic: workers leave their loops */
 
 	/* Control's. */
-	int control_fd;
+	int control_client_fd; /* written by clients */
+	int control_wake_fd;   /* written by workers; private */
 	alignas(64) uint32_t control_sleeping;
 	alignas(64) struct neighbour_table neighbours;
 	uint64_t now;          /* of the call in progress */
@@ -166,6 +168,14 @@ struct net {
 
 /* Monotonic, ns. */
 uint64_t net_clock(const struct net *net);
+
+/* wake.c: eventfds, two of each: a client can make the one that it holds block. */
+int wake_create(void); /* or a negative errno */
+void wake_close(int fd);
+/* Private ones only. */
+void wake_write(int fd);
+/* True when it was rung. Never waits, whatever a client did to the descriptor. */
+bool wake_drain(int fd);
 
 /* worker.c */
 int worker_create(struct net *net, unsigned int index);

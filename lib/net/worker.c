@@ -6,9 +6,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_pause.h>
@@ -34,13 +32,10 @@ uint64_t net_clock(const struct net *net)
 
 void worker_wake(struct worker *worker)
 {
-	uint64_t one = 1;
-
 	/* The ring's tail is stored; see shm/spsc.h on doorbells. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&worker->sleeping, __ATOMIC_RELAXED) &&
-	    write(worker->event_fd, &one, sizeof(one)) < 0)
-		return; /* the counter is full: it wakes already */
+	if (__atomic_load_n(&worker->sleeping, __ATOMIC_RELAXED))
+		wake_write(worker->wake_fd);
 }
 
 /* --- one turn ---------------------------------------------------------------------- */
@@ -100,13 +95,15 @@ static bool work_waits(const struct worker *worker)
 /* True: woken, false: the time was up. Frames wake nobody, so the time is short. */
 static bool sleep_on_event(struct worker *worker, uint64_t ns)
 {
-	struct pollfd event = { .fd = worker->event_fd, .events = POLLIN };
+	struct pollfd events[2] = { { .fd = worker->wake_fd, .events = POLLIN },
+				    { .fd = worker->client_fd, .events = POLLIN } };
 	struct timespec time = { .tv_nsec = (long)ns };
-	uint64_t count;
 
-	if (ppoll(&event, 1, &time, NULL) <= 0)
+	if (ppoll(events, 2, &time, NULL) <= 0)
 		return false;
-	return read(worker->event_fd, &count, sizeof(count)) == sizeof(count);
+	wake_drain(worker->wake_fd);
+	wake_drain(worker->client_fd);
+	return true;
 }
 
 static void try_to_sleep(struct worker *worker)
@@ -226,9 +223,10 @@ int worker_create(struct net *net, unsigned int index)
 
 	worker->net = net;
 	worker->index = index;
-	worker->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (worker->event_fd < 0)
-		return -errno;
+	worker->client_fd = wake_create();
+	worker->wake_fd = wake_create();
+	if (worker->client_fd < 0 || worker->wake_fd < 0)
+		return worker->client_fd < 0 ? worker->client_fd : worker->wake_fd;
 	error = create_rings(worker);
 	if (error)
 		return error;
@@ -264,6 +262,6 @@ void worker_destroy(struct worker *worker)
 	rte_ring_free(worker->commands);
 	rte_ring_free(worker->messages);
 	free(worker->session);
-	if (worker->event_fd >= 0)
-		close(worker->event_fd);
+	wake_close(worker->client_fd);
+	wake_close(worker->wake_fd);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The worker loop and the slow path over a real port, with a transport that records. */
 #include <errno.h>
+#include <fcntl.h>
 
 #include "net/net_private.h"
 #include "wire_pair.h"
@@ -508,4 +509,41 @@ Test(sleep, quiescence_is_reported_while_there_is_nothing_to_do)
 	pair_start(1, 0);
 	wait_for(__atomic_load_n(&fake.worker[0].quiescent, __ATOMIC_ACQUIRE) > 1000);
 	pair_stop();
+}
+
+/* The client and the daemon share the open file: its flags are the client's to change. */
+static void make_hostile(int fd)
+{
+	uint64_t full = UINT64_MAX - 1;
+
+	cr_assert_eq(fcntl(fd, F_SETFL, 0), 0);
+	cr_assert_eq(write(fd, &full, sizeof(full)), sizeof(full));
+}
+
+Test(sleep, a_client_that_fills_its_eventfds_blocks_nobody)
+{
+	pair_start(1, 0);
+	make_hostile(net_worker_eventfd(pair.net, 0));
+	make_hostile(net_control_eventfd(pair.net));
+	net_control_sleeping(pair.net)[0] = 1;
+	for (uint32_t i = 0; i < 50; i++) {
+		command(WORKER_FLUSH, i, 1, NULL);
+		wait_for(pair.done == i + 1);
+	}
+	net_control_drain(pair.net);
+	pair_stop();
+}
+
+Test(sleep, draining_an_eventfd_that_a_client_emptied_does_not_wait)
+{
+	uint64_t one = 1;
+	int fd = wake_create();
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(fcntl(fd, F_SETFL, 0), 0);
+	cr_assert_not(wake_drain(fd));
+	cr_assert_eq(write(fd, &one, sizeof(one)), sizeof(one));
+	cr_assert(wake_drain(fd));
+	cr_assert_not(wake_drain(fd));
+	wake_close(fd);
 }
