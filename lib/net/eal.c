@@ -77,12 +77,9 @@ static int add_memory(struct eal_arguments *arguments, const struct net_config *
 {
 	int error;
 
-	if (config->hugepages) {
-		/* Nothing stays in hugetlbfs, however the process ends. */
-		return given(extra, "--huge-unlink") || given(extra, "--in-memory")
-			       ? 0
-			       : add(arguments, "--huge-unlink");
-	}
+	/* Needs no mount of hugetlbfs, and nothing stays behind however the process ends. */
+	if (config->hugepages)
+		return given(extra, "--in-memory") ? 0 : add(arguments, "--in-memory");
 	error = add(arguments, "--no-huge");
 	if (!error && !given(extra, "-m") && !given(extra, "--socket-mem"))
 		error = add(arguments, "-m%u", eal_memory_mib(config));

@@ -180,7 +180,7 @@ Test(eal, memory_without_hugepages_covers_the_buffers)
 	config.hugepages = true;
 	cr_assert_eq(build(&config, NULL), 0);
 	cr_assert_null(find("--no-huge"));
-	cr_assert(find("--huge-unlink"));
+	cr_assert(find("--in-memory"));
 }
 
 Test(eal, two_daemons_have_two_prefixes_and_one_has_always_the_same)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Both ends of a memif wire in one process. */
+#include <ftw.h>
+
+#include <rte_eal.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
@@ -96,11 +99,18 @@ void pair_start(uint32_t workers, uint16_t vlan)
 	wait_for(link_is_up());
 }
 
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *place)
+{
+	return remove(path);
+}
+
 void pair_stop(void)
 {
 	net_stop_workers(pair.net);
 	/* The far end ends with the process: memif may not be closed at both ends at once. */
 	net_destroy(pair.net);
+	/* The prefix is this test's own. */
+	nftw(rte_eal_get_runtime_dir(), remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* --- the far end ------------------------------------------------------------------- */
