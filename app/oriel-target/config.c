@@ -72,6 +72,8 @@ static void set_listen(struct parse *parse, const struct ini_entry *entry)
 			return;
 		}
 	}
+	if (!export->listens)
+		ini_refuse(entry, "at least one address with port, as 10.0.0.1:7471");
 }
 
 static void set_size(struct parse *parse, const struct ini_entry *entry)
@@ -165,6 +167,9 @@ static void set_allow(struct parse *parse, const struct ini_entry *entry)
 			return;
 		}
 	}
+	/* An empty list would open the export to everybody. */
+	if (!export->allows)
+		ini_refuse(entry, "at least one address or network, as 10.0.0.0/24");
 }
 
 static const struct key export_keys[] = {
@@ -264,8 +269,8 @@ int target_config_read(struct target_config *config, const char *path)
 	memset(config, 0, sizeof(*config));
 	config->path = path;
 	error = ini_read(&parse.reader, path, on_entry, &parse);
-	if (error && error != -EINVAL)
-		return error;
+	if (error)
+		return error; /* what was refused would only be said to be missing as well */
 	if (!config->count)
 		ini_complain(&parse.reader, NULL, 0, "expected at least one section [export NAME]");
 	for (uint32_t i = 0; i < config->count; i++)

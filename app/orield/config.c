@@ -3,7 +3,6 @@
 #include "orield/config.h"
 
 #include <errno.h>
-#include <net/if.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -423,88 +422,8 @@ int config_read(struct config *config, const char *path)
 		.max_windows = 1048576,
 	};
 	error = ini_read(&parse.reader, path, on_entry, &parse);
-	if (error && error != -EINVAL)
-		return error;
+	if (error)
+		return error; /* what was refused would only be said to be missing as well */
 	check_whole(&parse);
 	return parse.reader.errors ? -EINVAL : 0;
-}
-
-/* --- devices
- * -------------------------------------------------------------------------------------- */
-
-static bool is_pci_address(const char *device)
-{
-	unsigned int domain, bus, slot, function;
-	int length = 0;
-
-	return (sscanf(device, "%4x:%2x:%2x.%1u%n", &domain, &bus, &slot, &function, &length) ==
-			4 ||
-		sscanf(device, "%2x:%2x.%1u%n", &bus, &slot, &function, &length) == 3) &&
-	       device[length] == '\0';
-}
-
-static bool pci_exists(const char *device)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s%s",
-		 strlen(device) < 12 ? "0000:" : "", device);
-	return access(path, F_OK) == 0;
-}
-
-/* The value of a key in a vdev's arguments; false if it is not there. */
-static bool vdev_argument(const char *device, const char *key, char *value, size_t room)
-{
-	const char *p = device;
-
-	while ((p = strchr(p, ',')) != NULL) {
-		size_t length = strlen(key);
-
-		p++;
-		if (strncmp(p, key, length) || p[length] != '=')
-			continue;
-		p += length + 1;
-		length = strcspn(p, ",");
-		if (length >= room)
-			return false;
-		memcpy(value, p, length);
-		value[length] = '\0';
-		return true;
-	}
-	return false;
-}
-
-int config_check_devices(const struct config *config)
-{
-	struct ini_reader reader = { .path = config->path, .messages = stderr };
-
-	for (uint32_t p = 0; p < config->net.ports; p++) {
-		const struct net_port_config *port = &config->net.port[p];
-		unsigned int line = config->device_line[p];
-		char interface[64];
-
-		if (is_pci_address(port->device)) {
-			if (!pci_exists(port->device))
-				ini_complain(&reader, port->name, line,
-					     "device = %s: no such PCI device; 'dpdk-devbind.py "
-					     "--status-dev net' lists them",
-					     port->device);
-		} else if (strncmp(port->device, "net_", 4) && strncmp(port->device, "eth_", 4)) {
-			ini_complain(&reader, port->name, line,
-				     "device = %s: expected a PCI address (0000:3b:00.0) or a vdev "
-				     "(net_af_packet0,iface=eth1)",
-				     port->device);
-		} else if ((!strncmp(port->device, "net_af_packet", 13) ||
-			    !strncmp(port->device, "net_af_xdp", 10))) {
-			if (!vdev_argument(port->device, "iface", interface, sizeof(interface)))
-				ini_complain(&reader, port->name, line,
-					     "device = %s: expected iface=INTERFACE", port->device);
-			else if (!if_nametoindex(interface))
-				ini_complain(&reader, port->name, line,
-					     "device = %s: there is no interface %s; 'ip link' "
-					     "lists them",
-					     port->device, interface);
-		}
-	}
-	return reader.errors ? -ENODEV : 0;
 }

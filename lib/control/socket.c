@@ -189,10 +189,8 @@ static void refuse(struct control *control, int socket, int32_t status, const ch
 	vsnprintf(welcome.message, sizeof(welcome.message), format, arguments);
 	va_end(arguments);
 	control->status.sessions_refused++;
-	/* Best effort: the refused client may be gone already. */
-	if (shm_socket_send(socket, &welcome, sizeof(welcome), NULL, 0))
-		fprintf(stderr, "orield: a refused client did not wait for the reason: %s\n",
-			welcome.message);
+	/* Who is gone already did not want to know; saying so would let it fill our log. */
+	(void)shm_socket_send(socket, &welcome, sizeof(welcome), NULL, 0);
 	close(socket);
 }
 

@@ -7,7 +7,6 @@
 #include "transport/private.h"
 
 #define MAX_RESOURCES 128u
-#define MAX_DEPTH     (1u << 20)
 
 static uint32_t round_up_power(uint32_t value)
 {
@@ -91,6 +90,7 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 	s->sizes = *sizes;
 	s->qps = arena_record(arena, ARENA_QPS, 0);
 	s->cqs = arena_record(arena, ARENA_CQS, 0);
+	s->srqs = arena_record(arena, ARENA_SRQS, 0);
 	s->resources = arena_record(arena, ARENA_RESOURCES, 0);
 	s->flights = arena_record(arena, ARENA_FLIGHTS, 0);
 	s->resource_mask = transport_max_reads_in(sizes) - 1;
@@ -101,10 +101,11 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 	s->adopted = adopted;
 	s->qp_local = aligned_alloc(SHM_CACHE_LINE, sizes->qps * sizeof(*s->qp_local));
 	s->cq_local = calloc(sizes->cqs, sizeof(*s->cq_local));
+	s->srq_local = calloc(sizes->srqs ? sizes->srqs : 1, sizeof(*s->srq_local));
 	s->sessions = calloc(sizes->sessions, sizeof(struct session_local *));
 	s->qpn_cache = calloc(QPN_CACHE, sizeof(*s->qpn_cache));
-	if (s->qp_local == NULL || s->cq_local == NULL || s->sessions == NULL ||
-	    s->qpn_cache == NULL) {
+	if (s->qp_local == NULL || s->cq_local == NULL || s->srq_local == NULL ||
+	    s->sessions == NULL || s->qpn_cache == NULL) {
 		transport_shared_destroy(s);
 		return -ENOMEM;
 	}
@@ -117,11 +118,14 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 
 void transport_shared_destroy(struct transport_shared *shared)
 {
+	if (!shared)
+		return;
 	if (shared->sessions)
 		for (uint32_t i = 0; i < shared->sizes.sessions; i++)
 			free(shared->sessions[i]);
 	free(shared->qpn_cache);
 	free(shared->sessions);
+	free(shared->srq_local);
 	free(shared->cq_local);
 	free(shared->qp_local);
 	free(shared);
@@ -182,7 +186,7 @@ uint32_t cq_create(struct transport_shared *shared, const struct cq_config *conf
 	struct shm_cq *memory = config->memory;
 	struct cq *cq;
 
-	if (config->depth == 0 || config->depth > MAX_DEPTH ||
+	if (config->depth == 0 || config->depth > QUEUE_MAX_DEPTH ||
 	    config->memory_size < cq_memory_size(config->depth, workers))
 		return 0;
 	if (index) {
@@ -225,8 +229,8 @@ void cq_destroy(struct transport_shared *shared, uint32_t cq)
 
 /* --- queue pairs ---------------------------------------------------------------------- */
 
-static struct work_queue queue_layout(uint32_t depth, uint32_t sge, uint32_t entry,
-				      uint32_t payload, uint32_t offset)
+struct work_queue queue_layout(uint32_t depth, uint32_t sge, uint32_t entry, uint32_t payload,
+			       uint32_t offset)
 {
 	struct work_queue queue = { .depth = depth, .max_sge = sge, .offset = offset };
 
@@ -247,12 +251,23 @@ static void qp_layout(const struct qp_config *config, struct work_queue *send,
 			     sizeof(struct shm_rqe), 0, send->offset + send->slots * send->stride);
 }
 
-static bool qp_config_possible(const struct qp_config *config)
+/* Entries of an SRQ are taken by one worker, without a lock: its queue pairs live there. */
+static bool srq_possible(const struct transport_shared *s, const struct qp_config *config)
 {
-	return config->type == SHM_QP_RC && config->srq == 0 && config->send_depth <= MAX_DEPTH &&
-	       config->receive_depth <= MAX_DEPTH && config->send_sge <= SHM_MAX_SGE &&
-	       config->receive_sge <= SHM_MAX_SGE && config->inline_size <= SHM_MAX_INLINE &&
-	       config->doorbell < SHM_MAX_SESSION_QPS;
+	const struct srq *srq = &s->srqs[config->srq];
+
+	if (config->srq == 0)
+		return true;
+	return config->srq < s->sizes.srqs && srq->state == SRQ_OPEN &&
+	       srq->session == config->session && srq->home == config->home;
+}
+
+static bool qp_config_possible(const struct transport_shared *s, const struct qp_config *config)
+{
+	return config->type == SHM_QP_RC && srq_possible(s, config) &&
+	       config->send_depth <= QUEUE_MAX_DEPTH && config->receive_depth <= QUEUE_MAX_DEPTH &&
+	       config->send_sge <= SHM_MAX_SGE && config->receive_sge <= SHM_MAX_SGE &&
+	       config->inline_size <= SHM_MAX_INLINE && config->doorbell < SHM_MAX_SESSION_QPS;
 }
 
 uint64_t qp_memory_size(const struct qp_config *config)
@@ -289,7 +304,7 @@ static uint32_t draw_number(const struct transport_shared *s, struct qp *qp, uin
 	return number;
 }
 
-static void publish_queue(struct shm_queue *shared, const struct work_queue *queue)
+void queue_publish(struct shm_queue *shared, const struct work_queue *queue)
 {
 	shared->depth = queue->depth;
 	shared->slots = queue->slots;
@@ -303,7 +318,7 @@ uint32_t qp_create(struct transport_shared *shared, const struct qp_config *conf
 	uint32_t index, generation;
 	struct qp *qp;
 
-	if (!qp_config_possible(config) || config->memory_size < qp_memory_size(config) ||
+	if (!qp_config_possible(shared, config) || config->memory_size < qp_memory_size(config) ||
 	    config->home >= shared->sizes.workers)
 		return 0;
 	index = take_free_qp(shared);
@@ -317,6 +332,8 @@ uint32_t qp_create(struct transport_shared *shared, const struct qp_config *conf
 	qp->pd = config->pd;
 	qp->send_cq = config->send_cq;
 	qp->receive_cq = config->receive_cq;
+	qp->srq = config->srq;
+	qp->receive_pd = config->srq ? shared->srqs[config->srq].pd : config->pd;
 	qp->type = (uint8_t)config->type;
 	qp->home = (uint16_t)config->home;
 	qp->qp_context = config->qp_context;
@@ -327,8 +344,8 @@ uint32_t qp_create(struct transport_shared *shared, const struct qp_config *conf
 	config->memory->magic = SHM_MAGIC_QP;
 	config->memory->layout_version = SHM_LAYOUT_VERSION;
 	config->memory->size = config->memory_size;
-	publish_queue(&config->memory->send, &qp->send);
-	publish_queue(&config->memory->receive, &qp->receive);
+	queue_publish(&config->memory->send, &qp->send);
+	queue_publish(&config->memory->receive, &qp->receive);
 	memset(&shared->qp_local[index], 0, sizeof(shared->qp_local[index]));
 	qp_set_memory(shared, index, config->memory);
 	if (session)
