@@ -324,7 +324,7 @@ static struct op *wrong_bind(struct end *end, enum fault fault)
 {
 	struct rng *rng = &end->pair->world->traffic;
 	struct sim_window *window = find_window(end, WINDOW_FREE);
-	const struct sim_window *bound = find_window(end, WINDOW_BOUND);
+	struct sim_window *bound = find_window(end, WINDOW_BOUND);
 	struct op *op;
 
 	if (window == NULL || (fault == FAULT_BIND_BOUND && bound == NULL))
@@ -334,7 +334,11 @@ static struct op *wrong_bind(struct end *end, enum fault fault)
 	switch (fault) {
 	case FAULT_BIND_TOKEN: op->sqe.token = (uint32_t)rng_next(rng); break;
 	case FAULT_BIND_LENGTH: op->sqe.length = 0; break;
-	case FAULT_BIND_BOUND: op->sqe.mw = bound->index; break;
+	case FAULT_BIND_BOUND:
+		/* And stays so: nobody invalidates it any more. */
+		bound->state = WINDOW_ENDING;
+		op->sqe.mw = bound->index;
+		break;
 	default:
 		op->sqe.address = outside(rng, host_address(end->host, AREA_GUARD),
 					  end->host->size - 2 * AREA_GUARD, window->length);

@@ -126,6 +126,10 @@ enum hazard model_hazard(const struct end *end, const struct op *op)
 		}
 		if (remote_conflict(earlier, op))
 			hazard = HAZARD_FENCE;
+		/* It would be dead when an answer that got lost is asked for again. */
+		if (op->kind == KIND_SEND_INV && op_returns(earlier) &&
+		    earlier->window == op->window)
+			hazard = HAZARD_FENCE;
 	}
 	return hazard;
 }

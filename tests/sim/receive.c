@@ -112,7 +112,8 @@ unsigned int receive_turn(struct end *end)
 	struct rng *rng = &world->traffic;
 	unsigned int done = 0;
 
-	if (end->flush_asked || end->pair->no_receives || world->now < end->hold_receives)
+	if (end->flush_asked || end->receive_failed || end->pair->no_receives ||
+	    world->now < end->hold_receives)
 		return 0;
 	if (world->config.late_receives && !end->pair->strict && rng_percent(rng, 3)) {
 		end->hold_receives = world->now + rng_between(rng, 1000, 3000000);

@@ -143,7 +143,7 @@ struct op {
 	int32_t receive_status; /* of the receive that fails with it; 0: none does */
 	bool doomed;            /* behind a fault: cancelled */
 	bool may_fail;          /* its window is being taken away */
-	uint32_t troubles; /* of the pair when it was posted */
+	uint32_t troubles;      /* of the pair when it was posted */
 	bool executed;          /* the peer has carried it out, for certain */
 };
 
