@@ -41,6 +41,10 @@ static void draw_network(struct sim_config *c, struct rng *rng)
 			if (i != keep)
 				*rate[i] = 0;
 	}
+	if (rng_percent(rng, 50)) {
+		c->calm_us = rng_between(rng, 1000, 100000);
+		c->storm_us = rng_between(rng, 1000, 100000);
+	}
 	if (rng_percent(rng, 30)) {
 		c->blackout_every_us = rng_between(rng, 5000, 200000);
 		c->blackout_us = rng_between(rng, 50, 20000);
@@ -113,6 +117,10 @@ static const struct {
 	  "us, mean; 0: never" },
 	{ "blackout", VALUE_NUMBER, offsetof(struct sim_config, blackout_us), 10000000,
 	  "us, mean" },
+	{ "calm", VALUE_NUMBER, offsetof(struct sim_config, calm_us), 10000000,
+	  "us, mean of spells without trouble; 0: none" },
+	{ "storm", VALUE_NUMBER, offsetof(struct sim_config, storm_us), 10000000,
+	  "us, mean of what lies between them" },
 	{ "pairs", VALUE_NUMBER, offsetof(struct sim_config, pairs), SIM_PAIRS, "of queue pairs" },
 	{ "workers-a", VALUE_NUMBER, offsetof(struct sim_config, workers[0]), SIM_WORKERS, "" },
 	{ "workers-b", VALUE_NUMBER, offsetof(struct sim_config, workers[1]), SIM_WORKERS, "" },

@@ -18,13 +18,31 @@ static bool peer_is_dead(const struct end *end)
 	return qp_get_state(end->peer->host->shared, end->peer->index) == QP_ERROR;
 }
 
-/* Each retry is used up by something that went wrong on the way, or nobody answers. */
+/*
+ * Each retry is used up by something that went wrong on the way: going back in time, there is
+ * trouble in each of the intervals between them, and since the request was posted.
+ */
 static bool timeout_possible(const struct end *end, const struct op *op)
 {
+	const struct pair *pair = end->pair;
+	const struct sim_config *config = &pair->world->config;
+	const uint64_t interval = 8192ull << end->connection.timeout;
+	const uint64_t longest = 5 * interval / 2 + (config->late_receives ? 10000000 : 2000000);
+	uint64_t at = pair->world->now;
+	uint32_t rounds = 0;
+
 	if (end->nak_taken)
 		return false;
-	return peer_is_dead(end) ||
-	       end->pair->troubles - op->troubles > end->connection.retry_count;
+	if (peer_is_dead(end))
+		return true;
+	for (uint32_t i = pair->troubles; i != op->troubles && rounds < SIM_TROUBLES; rounds++) {
+		const uint64_t earlier = pair->trouble_time[--i % SIM_TROUBLES];
+
+		if (at - earlier > longest)
+			break;
+		at = earlier;
+	}
+	return rounds > end->connection.retry_count;
 }
 
 static bool cancel_possible(const struct end *end)

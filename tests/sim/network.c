@@ -150,8 +150,10 @@ static const char *forge_harmless(struct world *world, uint8_t *frame,
 
 static void trouble(struct end *end)
 {
-	if (end)
-		end->pair->troubles++;
+	struct pair *pair = end ? end->pair : NULL;
+
+	if (pair)
+		pair->trouble_time[pair->troubles++ % SIM_TROUBLES] = pair->world->now;
 }
 
 static bool dark(struct world *world, unsigned int direction)
@@ -177,6 +179,25 @@ static bool dark(struct world *world, unsigned int direction)
 			(double)until / 1000);
 	}
 	return world->now < n->dark_until[direction];
+}
+
+/* Between two storms nothing at all goes wrong. */
+static bool calm(struct world *world)
+{
+	struct network *n = &world->network;
+	const struct sim_config *c = &world->config;
+
+	if (c->calm_us == 0)
+		return false;
+	if (world->now >= n->weather_until) {
+		const uint32_t mean = n->is_calm ? c->storm_us : c->calm_us;
+
+		n->is_calm = !n->is_calm;
+		n->weather_until = world->now + 1000ull * rng_between(&world->weather, 1, 2 * mean);
+		sim_log(world, "%s until %.3f", n->is_calm ? "calm" : "storm",
+			(double)n->weather_until / 1000);
+	}
+	return n->is_calm;
 }
 
 static uint64_t draw_due(struct world *world, unsigned int direction, bool late)
@@ -253,40 +274,51 @@ static const char *tamper(struct world *world, struct flying *flying,
 	return what;
 }
 
+/* In a storm: everything that can happen to a frame. False: it is lost. */
+static bool suffer(struct world *world, struct flying *flying, const struct frame_facts *facts,
+		   const char **what, bool *late)
+{
+	const unsigned int direction = !flying->to;
+	struct sim_buffer *buffer = flying->buffer;
+	struct end *end = host_find_number(&world->host[flying->to], facts->qpn);
+	const struct sim_config *c = &world->config;
+	struct rng *rng = &world->weather;
+
+	if (dark(world, direction) || rng_chance(rng, c->loss)) {
+		trouble(end);
+		world->statistics.lost++;
+		return false;
+	}
+	if (rng_chance(rng, c->duplicate)) {
+		trouble(end);
+		send_copy(world, direction, buffer, facts);
+	}
+	*what = tamper(world, flying, facts, end);
+	*late = rng_chance(rng, c->reorder);
+	buffer->unkept = !*late && rng_chance(rng, c->unkept);
+	if (*late || buffer->unkept)
+		trouble(end);
+	world->statistics.reordered += *late;
+	return true;
+}
+
 void network_send(struct world *world, struct host *from, struct sim_buffer *buffer)
 {
 	const unsigned int direction = from->number;
-	const char *complaint = frame_complaint(buffer->bytes, buffer->packet.length), *what;
-	const struct sim_config *c = &world->config;
-	struct rng *rng = &world->weather;
+	const char *complaint = frame_complaint(buffer->bytes, buffer->packet.length), *what = "";
 	struct flying flying = { .to = (uint8_t)!direction, .buffer = buffer };
 	struct frame_facts facts;
-	struct end *end;
-	bool late;
+	bool late = false;
 
 	if (complaint)
 		sim_fail(world, "host %u sent a frame of which %s", direction, complaint);
 	frame_read(buffer->bytes, buffer->packet.length, &facts);
-	end = host_find_number(&world->host[!direction], facts.qpn);
+	buffer->fatal = frame_is_fatal_nak(&facts);
 	world->statistics.frames++;
-	if (dark(world, direction) || rng_chance(rng, c->loss)) {
-		trouble(end);
-		world->statistics.lost++;
+	if (!calm(world) && !suffer(world, &flying, &facts, &what, &late)) {
 		log_frame(world, direction, &facts, "lost", "", 0);
 		buffer_return(world, buffer);
 		return;
-	}
-	if (rng_chance(rng, c->duplicate)) {
-		trouble(end);
-		send_copy(world, direction, buffer, &facts);
-	}
-	buffer->fatal = frame_is_fatal_nak(&facts);
-	what = tamper(world, &flying, &facts, end);
-	late = rng_chance(rng, c->reorder);
-	if (late || rng_chance(rng, c->unkept)) {
-		trouble(end);
-		world->statistics.reordered += late;
-		buffer->unkept = !late;
 	}
 	flying.due = draw_due(world, direction, late);
 	log_frame(world, direction, &facts,

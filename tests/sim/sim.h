@@ -21,10 +21,11 @@
 #include "shm/status.h"
 #include "transport/transport.h"
 
-#define SIM_SESSION 1u
-#define SIM_RING    512u /* requests or receives of an end in hand, at most */
-#define SIM_DEAD    64u
-#define SIM_WINDOWS 3u /* of an end, the one over the strip not counted */
+#define SIM_SESSION  1u
+#define SIM_RING     512u /* requests or receives of an end in hand, at most */
+#define SIM_TROUBLES 16u  /* more than any retry count */
+#define SIM_DEAD     64u
+#define SIM_WINDOWS  3u /* of an end, the one over the strip not counted */
 
 /* Client memory: guard bytes stand between all areas and are never to change. */
 #define AREA_GUARD   4096u
@@ -234,8 +235,9 @@ struct pair {
 	enum pair_state state;
 	struct end end[2];
 	uint32_t mtu;
-	uint32_t life;     /* requests until something is done to it */
-	uint32_t troubles; /* of its whole life */
+	uint32_t life;                       /* requests until something is done to it */
+	uint32_t troubles;                   /* frames that went wrong in its whole life */
+	uint64_t trouble_time[SIM_TROUBLES]; /* of the last ones */
 	uint64_t flush_at;
 	uint64_t progress; /* time of the last completion */
 	bool no_receives;  /* FAULT_NO_RECEIVE is under way */
@@ -323,6 +325,8 @@ struct network {
 	uint64_t last_due[2];   /* by direction: where frames queue up */
 	uint64_t dark_until[2]; /* blackout */
 	uint64_t next_dark;
+	uint64_t weather_until;
+	bool is_calm;
 };
 
 struct sim_statistics {

@@ -45,9 +45,10 @@ void window_destroy_all(struct end *end)
 	}
 }
 
+/* Cancelled requests count: they may still be on their way. */
 bool window_in_use(const struct end *user, const struct sim_window *window)
 {
-	for (uint32_t i = user->head; i != user->tail; i++)
+	for (uint32_t i = user->oldest; i != user->tail; i++)
 		if (user->op[i % SIM_RING]->window == window)
 			return true;
 	return false;
@@ -101,7 +102,7 @@ static void take_away(struct end *end, const struct sim_window *window)
 {
 	struct end *user = end->peer;
 
-	for (uint32_t i = user->head; i != user->tail; i++) {
+	for (uint32_t i = user->oldest; i != user->tail; i++) {
 		struct op *op = user->op[i % SIM_RING];
 
 		if (op->window == window)
