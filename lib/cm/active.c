@@ -18,7 +18,7 @@ int cm_connect(struct cm *cm, enum cm_port_space space, const struct cm_address 
 		return -EOPNOTSUPP;
 	if (parameters->private_length > room)
 		return -EMSGSIZE;
-	c = connection_create(cm, address);
+	c = cm_connection_create(cm, address);
 	if (!c)
 		return -ENOSPC;
 	c->space = (uint8_t)space;
@@ -28,16 +28,15 @@ int cm_connect(struct cm *cm, enum cm_port_space space, const struct cm_address 
 	c->address.traffic_class = parameters->traffic_class;
 	c->tid = (uint64_t)cm->io.random(cm->io.context) << 32 | c->local_id;
 	c->timewait = cm_timers_timewait(parameters->ack_timeout);
-	connection_set_state(cm, c, CONNECTION_REQ_SENT);
-	*connection = connection_index(cm, c);
-	send_req(cm, c, parameters);
+	cm_connection_set_state(cm, c, CONNECTION_REQ_SENT);
+	*connection = cm_connection_index(cm, c);
+	cm_send_req(cm, c, parameters);
 	c->repeats = c->max_repeats;
 	cm_timers_set(cm, c, now + c->interval);
 	return 0;
 }
 
-/* --- REP
- * ------------------------------------------------------------------------------------------ */
+/* --- REP ------------------------------------------------------------------------------ */
 
 static void tell_reply(struct cm *cm, struct connection *c, const struct cm_rep *rep)
 {
@@ -55,7 +54,7 @@ static void tell_reply(struct cm *cm, struct connection *c, const struct cm_rep 
 	};
 
 	memcpy(parameters.private_data, rep->private_data, CM_REP_PRIVATE);
-	connection_event(cm, c, CM_CONNECT_REPLY, 0, &parameters);
+	cm_connection_event(cm, c, CM_CONNECT_REPLY, 0, &parameters);
 }
 
 static void take_reply(struct cm *cm, struct connection *c, const struct cm_address *from,
@@ -69,8 +68,8 @@ static void take_reply(struct cm *cm, struct connection *c, const struct cm_addr
 	c->since = now;
 	if (memcmp(from->remote_mac, unknown_mac, 6))
 		memcpy(c->address.remote_mac, from->remote_mac, 6);
-	connection_set_remote(cm, c, rep->local_id);
-	connection_set_state(cm, c, CONNECTION_REP_RECEIVED);
+	cm_connection_set_remote(cm, c, rep->local_id);
+	cm_connection_set_state(cm, c, CONNECTION_REP_RECEIVED);
 	tell_reply(cm, c, rep);
 }
 
@@ -86,8 +85,8 @@ static void refuse_stale_reply(struct cm *cm, struct connection *c, const struct
 
 	cm->statistics.stale++;
 	cm_rej_encode(&rej, c->tid, mad);
-	send_mad(cm, &c->address, mad);
-	disconnect_stale(cm, old, now);
+	cm_send_mad(cm, &c->address, mad);
+	cm_disconnect_stale(cm, old, now);
 }
 
 /* The RTU, or our refusal, was lost; or the application is slow. */
@@ -97,25 +96,25 @@ static void repeat_answer(struct cm *cm, struct connection *c, uint64_t now)
 	switch ((enum connection_state)c->state) {
 	case CONNECTION_REP_RECEIVED:
 		if (now - c->since >= CM_SLOW_APPLICATION)
-			send_mra(cm, c, CM_SUBJECT_REP);
+			cm_send_mra(cm, c, CM_SUBJECT_REP);
 		break;
-	case CONNECTION_ESTABLISHED: send_again(cm, c); break;
+	case CONNECTION_ESTABLISHED: cm_send_again(cm, c); break;
 	case CONNECTION_TIMEWAIT:
-		if (connection_was_refused(c))
-			send_again(cm, c);
+		if (cm_connection_was_refused(c))
+			cm_send_again(cm, c);
 		break;
 	default: break;
 	}
 }
 
-void active_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-		  uint64_t now)
+void cm_active_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+		     uint64_t now)
 {
 	struct connection *c, *old;
 	struct cm_rep rep;
 
 	cm_rep_parse(mad, &rep);
-	c = connection_of_both_ids(cm, from, rep.local_id, rep.remote_id);
+	c = cm_connection_of_both_ids(cm, from, rep.local_id, rep.remote_id);
 	if (!c || c->passive || !rep.local_id) {
 		cm->statistics.unknown++;
 		return;
@@ -124,7 +123,7 @@ void active_reply(struct cm *cm, const struct cm_address *from, const uint8_t ma
 		repeat_answer(cm, c, now);
 		return;
 	}
-	old = connection_by_qpn(cm, from->remote_gid, rep.ca_guid, rep.qpn);
+	old = cm_connection_by_qpn(cm, from->remote_gid, rep.ca_guid, rep.qpn);
 	if (old)
 		refuse_stale_reply(cm, c, &rep, old, now);
 	else
@@ -134,13 +133,13 @@ void active_reply(struct cm *cm, const struct cm_address *from, const uint8_t ma
 int cm_ready(struct cm *cm, uint32_t connection, const uint8_t *private_data,
 	     uint32_t private_length, uint64_t now)
 {
-	struct connection *c = connection_get(cm, connection);
+	struct connection *c = cm_connection_get(cm, connection);
 
 	if (!c || c->state != CONNECTION_REP_RECEIVED)
 		return -ENOTCONN;
 	if (private_length > CM_RTU_PRIVATE)
 		return -EMSGSIZE;
-	connection_set_state(cm, c, CONNECTION_ESTABLISHED);
-	send_rtu(cm, c, private_data, private_length);
+	cm_connection_set_state(cm, c, CONNECTION_ESTABLISHED);
+	cm_send_rtu(cm, c, private_data, private_length);
 	return 0;
 }

@@ -16,7 +16,7 @@ static int allocate(struct cm *cm)
 	uint32_t records = cm->config.connections;
 
 	cm->free_ring = calloc(records, sizeof(*cm->free_ring));
-	if (!cm->free_ring || cm_timers_create(cm, records) || listener_grow(cm) ||
+	if (!cm->free_ring || cm_timers_create(cm, records) || cm_listener_grow(cm) ||
 	    cm_index_create(&cm->by_local_id, records) ||
 	    cm_index_create(&cm->by_remote_id, records) || cm_index_create(&cm->by_qpn, records) ||
 	    cm_index_create(&cm->by_peer, records))
@@ -27,13 +27,13 @@ static int allocate(struct cm *cm)
 static int take_table(struct cm *cm, bool adopted)
 {
 	for (uint32_t i = 1; i < cm->config.connections; i++) {
-		struct connection *c = connection_at(cm, i);
+		struct connection *c = cm_connection_at(cm, i);
 
 		if (!adopted)
 			c->state = CONNECTION_FREE;
 		else if (c->state >= CONNECTION_STATES)
 			return -EPROTO;
-		connection_adopt(cm, c);
+		cm_connection_adopt(cm, c);
 	}
 	return 0;
 }

@@ -35,8 +35,13 @@ enum cm_event_type {
 	CM_REJECTED,        /* by the peer: reason, private data */
 	CM_UNREACHABLE,     /* the peer does not answer */
 	CM_DISCONNECTED,    /* DREQ arrived, or the peer was found gone; once */
-	CM_DISCONNECT_DONE, /* our DREQ was answered, or given up (value 1) */
-	CM_TIMEWAIT_OVER,   /* the connection's number and QPN are free again */
+	CM_DISCONNECT_DONE, /* our DREQ was answered, or given up (reason 1) */
+	/*
+	 * The connection's number and QPN are free again: the last event of every connection,
+	 * released or not. Comes from inside cm_reject() and cm_release() when there is nothing
+	 * to wait for.
+	 */
+	CM_TIMEWAIT_OVER,
 };
 
 /* All that a REQ or REP says that somebody needs; byte counts and host order. */
@@ -62,8 +67,8 @@ struct cm_parameters {
 struct cm_event {
 	enum cm_event_type type;
 	uint32_t connection; /* index, 1 .. */
-	uint64_t cookie;     /* of the connection; of the listener for CM_CONNECT_REQUEST */
-	uint32_t reason;     /* CM_REJECTED: REJ reason */
+	uint64_t cookie;     /* of the connection; of the listener until cm_accept() */
+	uint32_t reason;     /* CM_REJECTED: REJ reason; CM_DISCONNECTED: 0, or one as if by REJ */
 	const struct cm_address *address;
 	const struct cm_parameters *parameters; /* REQUEST, REPLY, REJECTED (private data only) */
 };
@@ -91,16 +96,27 @@ int cm_create(struct cm **cm, struct arena *arena, const struct cm_config *confi
 	      const struct cm_io *io, bool adopted);
 void cm_destroy(struct cm *cm);
 
-/* gid all zero: every address of ours. -EADDRINUSE. Port in host order. */
+/*
+ * gid all zero: every address of ours. Port in host order. -EADDRINUSE (a listener's address
+ * covers it), -EOPNOTSUPP (CM_PS_UDP), -ENOMEM.
+ */
 int cm_listen(struct cm *cm, enum cm_port_space space, const uint8_t gid[16], uint16_t port,
 	      uint64_t cookie, uint32_t *listener);
 void cm_pause(struct cm *cm, uint32_t listener, bool paused); /* as if nobody listened */
-void cm_unlisten(struct cm *cm, uint32_t listener);           /* rejects what still waits */
+/* Rejects what still waits: CM_DISCONNECTED, CM_TIMEWAIT_OVER. */
+void cm_unlisten(struct cm *cm, uint32_t listener);
 
 void cm_receive(struct cm *cm, const struct cm_address *from, const uint8_t mad[256], uint64_t now);
-/* Timers. Returns the next time (ns) at which it wants to be called. */
+/*
+ * Timers. Returns the next time (ns) at which it wants to be called: at most 100 ms away, so
+ * that what is begun between two calls needs no other wake-up.
+ */
 uint64_t cm_poll(struct cm *cm, uint64_t now);
 
+/*
+ * All of the following: -ENOTCONN when the connection is not in a state for it (any more),
+ * -EMSGSIZE for more private data than the message can carry.
+ */
 /* Passive: the queue pair must be able to receive before this is called. */
 int cm_accept(struct cm *cm, uint32_t connection, uint64_t cookie,
 	      const struct cm_parameters *parameters, uint64_t now);
@@ -108,7 +124,7 @@ int cm_accept(struct cm *cm, uint32_t connection, uint64_t cookie,
 int cm_reject(struct cm *cm, uint32_t connection, uint32_t reason, const uint8_t *ari,
 	      uint32_t ari_length, const uint8_t *private_data, uint32_t private_length,
 	      uint64_t now);
-/* Active. address.remote_mac may be zero. */
+/* Active. address.remote_mac may be zero. -ENOSPC: the table is full. */
 int cm_connect(struct cm *cm, enum cm_port_space space, const struct cm_address *address,
 	       const struct cm_parameters *parameters, uint64_t cookie, uint32_t *connection,
 	       uint64_t now);

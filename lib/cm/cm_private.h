@@ -94,33 +94,33 @@ struct cm {
 };
 
 /* connection.c */
-struct connection *connection_at(const struct cm *cm, uint32_t index);
+struct connection *cm_connection_at(const struct cm *cm, uint32_t index);
 /* A record in any state but free; NULL for an index that no caller should have. */
-struct connection *connection_get(const struct cm *cm, uint32_t index);
-uint32_t connection_index(const struct cm *cm, const struct connection *c);
-struct connection *connection_create(struct cm *cm, const struct cm_address *address);
-void connection_set_remote(struct cm *cm, struct connection *c, uint32_t remote_id);
-void connection_set_state(struct cm *cm, struct connection *c, enum connection_state state);
-void connection_adopt(struct cm *cm, struct connection *c);
+struct connection *cm_connection_get(const struct cm *cm, uint32_t index);
+uint32_t cm_connection_index(const struct cm *cm, const struct connection *c);
+struct connection *cm_connection_create(struct cm *cm, const struct cm_address *address);
+void cm_connection_set_remote(struct cm *cm, struct connection *c, uint32_t remote_id);
+void cm_connection_set_state(struct cm *cm, struct connection *c, enum connection_state state);
+void cm_connection_adopt(struct cm *cm, struct connection *c);
 /* Tells CM_TIMEWAIT_OVER and frees the record. */
-void connection_finish(struct cm *cm, struct connection *c);
-void connection_enter_timewait(struct cm *cm, struct connection *c, uint64_t now);
-struct connection *connection_by_local_id(const struct cm *cm, uint32_t local_id);
+void cm_connection_finish(struct cm *cm, struct connection *c);
+void cm_connection_enter_timewait(struct cm *cm, struct connection *c, uint64_t now);
+struct connection *cm_connection_by_local_id(const struct cm *cm, uint32_t local_id);
 /* after: where to go on, NULL at first. Several may share an id: one lives, others end. */
-struct connection *connection_by_remote_id(const struct cm *cm, const uint8_t peer[16],
-					   uint32_t remote_id, const struct connection *after);
+struct connection *cm_connection_by_remote_id(const struct cm *cm, const uint8_t peer[16],
+					      uint32_t remote_id, const struct connection *after);
 /* The connection with this peer that has this id of ours; with its own id too, once known. */
-struct connection *connection_of_own_id(const struct cm *cm, const struct cm_address *from,
-					uint32_t local_id);
-struct connection *connection_of_both_ids(const struct cm *cm, const struct cm_address *from,
-					  uint32_t remote_id, uint32_t local_id);
-struct connection *connection_by_qpn(const struct cm *cm, const uint8_t peer[16], uint64_t guid,
-				     uint32_t qpn);
-bool connection_is_pending(const struct connection *c); /* begun, and not up yet */
-bool connection_was_refused(const struct connection *c);
-uint32_t connection_pending_of_peer(const struct cm *cm, const uint8_t peer[16]);
-void connection_event(struct cm *cm, struct connection *c, enum cm_event_type type, uint32_t reason,
-		      const struct cm_parameters *parameters);
+struct connection *cm_connection_of_own_id(const struct cm *cm, const struct cm_address *from,
+					   uint32_t local_id);
+struct connection *cm_connection_of_both_ids(const struct cm *cm, const struct cm_address *from,
+					     uint32_t remote_id, uint32_t local_id);
+struct connection *cm_connection_by_qpn(const struct cm *cm, const uint8_t peer[16], uint64_t guid,
+					uint32_t qpn);
+bool cm_connection_is_pending(const struct connection *c); /* begun, and not up yet */
+bool cm_connection_was_refused(const struct connection *c);
+uint32_t cm_connection_pending_of_peer(const struct cm *cm, const uint8_t peer[16]);
+void cm_connection_event(struct cm *cm, struct connection *c, enum cm_event_type type,
+			 uint32_t reason, const struct cm_parameters *parameters);
 
 /* timers.c */
 int cm_timers_create(struct cm *cm, uint32_t records);
@@ -135,21 +135,21 @@ uint64_t cm_timers_service(uint32_t service_code); /* after an MRA */
 
 /* listen.c */
 /* 0: nobody listens there, or is paused. */
-uint32_t listener_find(const struct cm *cm, enum cm_port_space space, const uint8_t gid[16],
-		       uint16_t port);
-int listener_grow(struct cm *cm);
+uint32_t cm_listener_find(const struct cm *cm, enum cm_port_space space, const uint8_t gid[16],
+			  uint16_t port);
+int cm_listener_grow(struct cm *cm);
 
 /* send.c */
 uint64_t cm_own_guid(const struct cm *cm);
-void send_mad(struct cm *cm, const struct cm_address *to, const uint8_t mad[256]);
-void send_again(struct cm *cm, const struct connection *c);
-void send_req(struct cm *cm, struct connection *c, const struct cm_parameters *p);
-void send_rep(struct cm *cm, struct connection *c, const struct cm_parameters *p);
-void send_rtu(struct cm *cm, struct connection *c, const uint8_t *private_data, uint32_t length);
-void send_mra(struct cm *cm, const struct connection *c, enum cm_subject subject);
-void send_dreq(struct cm *cm, struct connection *c);
-void send_drep(struct cm *cm, const struct cm_address *to, const struct cm_dreq *dreq,
-	       uint64_t tid);
+void cm_send_mad(struct cm *cm, const struct cm_address *to, const uint8_t mad[256]);
+void cm_send_again(struct cm *cm, const struct connection *c);
+void cm_send_req(struct cm *cm, struct connection *c, const struct cm_parameters *p);
+void cm_send_rep(struct cm *cm, struct connection *c, const struct cm_parameters *p);
+void cm_send_rtu(struct cm *cm, struct connection *c, const uint8_t *private_data, uint32_t length);
+void cm_send_mra(struct cm *cm, const struct connection *c, enum cm_subject subject);
+void cm_send_dreq(struct cm *cm, struct connection *c);
+void cm_send_drep(struct cm *cm, const struct cm_address *to, const struct cm_dreq *dreq,
+		  uint64_t tid);
 /* A refusal that belongs to a connection is kept for repetition, the other kind is not. */
 struct cm_refusal {
 	uint32_t reason;
@@ -158,19 +158,19 @@ struct cm_refusal {
 	const uint8_t *private_data;
 	uint32_t private_length;
 };
-void send_rej(struct cm *cm, struct connection *c, enum cm_subject subject,
-	      const struct cm_refusal *refusal);
-void send_rej_stray(struct cm *cm, const struct cm_address *to, uint64_t tid, uint32_t remote_id,
-		    const struct cm_refusal *refusal);
-void send_rej_timeout(struct cm *cm, struct connection *c);
+void cm_send_rej(struct cm *cm, struct connection *c, enum cm_subject subject,
+		 const struct cm_refusal *refusal);
+void cm_send_rej_stray(struct cm *cm, const struct cm_address *to, uint64_t tid, uint32_t remote_id,
+		       const struct cm_refusal *refusal);
+void cm_send_rej_timeout(struct cm *cm, struct connection *c);
 
 /* passive.c */
-void passive_request(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-		     uint64_t tid, uint64_t now);
-void passive_rtu(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-		 uint64_t now);
+void cm_passive_request(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+			uint64_t tid, uint64_t now);
+void cm_passive_rtu(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+		    uint64_t now);
 /* The listener went away. */
-void passive_drop(struct cm *cm, struct connection *c);
+void cm_passive_drop(struct cm *cm, struct connection *c);
 
 /* request.c */
 /* What a REQ asks for, and what its refusal has to say. */
@@ -182,32 +182,32 @@ struct request_target {
 	uint32_t ari_length;
 };
 /* Can this REQ be served here? 0, or the reason to refuse it. */
-uint32_t request_check(struct cm *cm, const struct cm_address *from, const struct cm_req *req,
-		       struct request_target *target);
+uint32_t cm_request_check(struct cm *cm, const struct cm_address *from, const struct cm_req *req,
+			  struct request_target *target);
 /* For a REQ that passed: what the application gets to see. */
-void request_parameters(const struct cm_req *req, const struct request_target *target,
-			struct cm_parameters *parameters);
+void cm_request_parameters(const struct cm_req *req, const struct request_target *target,
+			   struct cm_parameters *parameters);
 
 /* active.c */
-void active_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-		  uint64_t now);
+void cm_active_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+		     uint64_t now);
 
 /* reject.c */
-void reject_connection(struct cm *cm, struct connection *c, const struct cm_refusal *refusal,
-		       uint64_t now);
-void reject_received(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+void cm_reject_connection(struct cm *cm, struct connection *c, const struct cm_refusal *refusal,
+			  uint64_t now);
+void cm_reject_received(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+			uint64_t now);
+void cm_mra_received(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
 		     uint64_t now);
-void mra_received(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-		  uint64_t now);
 
 /* disconnect.c */
-void disconnect_request(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-			uint64_t tid, uint64_t now);
-void disconnect_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-		      uint64_t now);
-void disconnect_done(struct cm *cm, struct connection *c, uint32_t given_up, uint64_t now);
-void disconnect_peer_gone(struct cm *cm, struct connection *c, uint32_t reason, uint64_t now);
+void cm_disconnect_request(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+			   uint64_t tid, uint64_t now);
+void cm_disconnect_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+			 uint64_t now);
+void cm_disconnect_done(struct cm *cm, struct connection *c, uint32_t given_up, uint64_t now);
+void cm_disconnect_peer_gone(struct cm *cm, struct connection *c, uint32_t reason, uint64_t now);
 /* The peer has a new connection on the queue pair of this one: it lost the old one. */
-void disconnect_stale(struct cm *cm, struct connection *c, uint64_t now);
+void cm_disconnect_stale(struct cm *cm, struct connection *c, uint64_t now);
 
 #endif

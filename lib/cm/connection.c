@@ -8,27 +8,27 @@
 
 #define MAD_ATTRIBUTE 16u /* byte offset */
 
-struct connection *connection_at(const struct cm *cm, uint32_t index)
+struct connection *cm_connection_at(const struct cm *cm, uint32_t index)
 {
 	return arena_record(cm->arena, ARENA_CONNECTIONS, index);
 }
 
-struct connection *connection_get(const struct cm *cm, uint32_t index)
+struct connection *cm_connection_get(const struct cm *cm, uint32_t index)
 {
 	struct connection *c;
 
 	if (index == 0 || index >= cm->config.connections)
 		return NULL;
-	c = connection_at(cm, index);
+	c = cm_connection_at(cm, index);
 	return c->state == CONNECTION_FREE ? NULL : c;
 }
 
-uint32_t connection_index(const struct cm *cm, const struct connection *c)
+uint32_t cm_connection_index(const struct cm *cm, const struct connection *c)
 {
-	return (uint32_t)(c - connection_at(cm, 0));
+	return (uint32_t)(c - cm_connection_at(cm, 0));
 }
 
-/* --- keys ---------------------------------------------------------------------------------- */
+/* --- keys ----------------------------------------------------------------------------- */
 
 static uint32_t hash_local_id(const struct cm *cm, uint32_t local_id)
 {
@@ -59,14 +59,14 @@ static uint32_t hash_peer(const struct cm *cm, const uint8_t peer[16])
 	return cm_index_hash(cm->seed, peer, 16);
 }
 
-/* --- finding ------------------------------------------------------------------------------- */
+/* --- finding -------------------------------------------------------------------------- */
 
-struct connection *connection_by_local_id(const struct cm *cm, uint32_t local_id)
+struct connection *cm_connection_by_local_id(const struct cm *cm, uint32_t local_id)
 {
 	uint32_t i = cm_index_first(&cm->by_local_id, hash_local_id(cm, local_id));
 
 	for (; i; i = cm_index_next(&cm->by_local_id, i)) {
-		struct connection *c = connection_at(cm, i);
+		struct connection *c = cm_connection_at(cm, i);
 
 		if (c->local_id == local_id)
 			return c;
@@ -74,14 +74,14 @@ struct connection *connection_by_local_id(const struct cm *cm, uint32_t local_id
 	return NULL;
 }
 
-struct connection *connection_by_remote_id(const struct cm *cm, const uint8_t peer[16],
-					   uint32_t remote_id, const struct connection *after)
+struct connection *cm_connection_by_remote_id(const struct cm *cm, const uint8_t peer[16],
+					      uint32_t remote_id, const struct connection *after)
 {
-	uint32_t i = after ? cm_index_next(&cm->by_remote_id, connection_index(cm, after))
+	uint32_t i = after ? cm_index_next(&cm->by_remote_id, cm_connection_index(cm, after))
 			   : cm_index_first(&cm->by_remote_id, hash_remote_id(cm, peer, remote_id));
 
 	for (; i; i = cm_index_next(&cm->by_remote_id, i)) {
-		struct connection *c = connection_at(cm, i);
+		struct connection *c = cm_connection_at(cm, i);
 
 		if (c->remote_id == remote_id && !memcmp(c->address.remote_gid, peer, 16))
 			return c;
@@ -89,30 +89,30 @@ struct connection *connection_by_remote_id(const struct cm *cm, const uint8_t pe
 	return NULL;
 }
 
-struct connection *connection_of_own_id(const struct cm *cm, const struct cm_address *from,
-					uint32_t local_id)
+struct connection *cm_connection_of_own_id(const struct cm *cm, const struct cm_address *from,
+					   uint32_t local_id)
 {
-	struct connection *c = connection_by_local_id(cm, local_id);
+	struct connection *c = cm_connection_by_local_id(cm, local_id);
 
 	return c && !memcmp(c->address.remote_gid, from->remote_gid, 16) ? c : NULL;
 }
 
-struct connection *connection_of_both_ids(const struct cm *cm, const struct cm_address *from,
-					  uint32_t remote_id, uint32_t local_id)
+struct connection *cm_connection_of_both_ids(const struct cm *cm, const struct cm_address *from,
+					     uint32_t remote_id, uint32_t local_id)
 {
-	struct connection *c = connection_of_own_id(cm, from, local_id);
+	struct connection *c = cm_connection_of_own_id(cm, from, local_id);
 
 	return c && (!c->remote_id || c->remote_id == remote_id) ? c : NULL;
 }
 
 /* The same QPN behind another address is another queue pair, whatever its GUID. */
-struct connection *connection_by_qpn(const struct cm *cm, const uint8_t peer[16], uint64_t guid,
-				     uint32_t qpn)
+struct connection *cm_connection_by_qpn(const struct cm *cm, const uint8_t peer[16], uint64_t guid,
+					uint32_t qpn)
 {
 	uint32_t i = cm_index_first(&cm->by_qpn, hash_qpn(cm, peer, guid, qpn));
 
 	for (; i; i = cm_index_next(&cm->by_qpn, i)) {
-		struct connection *c = connection_at(cm, i);
+		struct connection *c = cm_connection_at(cm, i);
 
 		if (c->remote_qpn == qpn && c->remote_guid == guid &&
 		    !memcmp(c->address.remote_gid, peer, 16))
@@ -122,29 +122,29 @@ struct connection *connection_by_qpn(const struct cm *cm, const uint8_t peer[16]
 }
 
 /* The limit per peer keeps this walk short. */
-uint32_t connection_pending_of_peer(const struct cm *cm, const uint8_t peer[16])
+uint32_t cm_connection_pending_of_peer(const struct cm *cm, const uint8_t peer[16])
 {
 	uint32_t i = cm_index_first(&cm->by_peer, hash_peer(cm, peer));
 	uint32_t count = 0;
 
 	for (; i; i = cm_index_next(&cm->by_peer, i))
-		count += !memcmp(connection_at(cm, i)->address.remote_gid, peer, 16);
+		count += !memcmp(cm_connection_at(cm, i)->address.remote_gid, peer, 16);
 	return count;
 }
 
-bool connection_is_pending(const struct connection *c)
+bool cm_connection_is_pending(const struct connection *c)
 {
 	return c->state == CONNECTION_REQ_RECEIVED || c->state == CONNECTION_REP_SENT ||
 	       c->state == CONNECTION_REQ_SENT || c->state == CONNECTION_REP_RECEIVED;
 }
 
 /* In timewait: what we said last was no. */
-bool connection_was_refused(const struct connection *c)
+bool cm_connection_was_refused(const struct connection *c)
 {
 	return get_be16(c->mad + MAD_ATTRIBUTE) == CM_ATTR_REJ;
 }
 
-/* --- life of a record ---------------------------------------------------------------------- */
+/* --- life of a record ----------------------------------------------------------------- */
 
 static bool state_owns_remote_qpn(enum connection_state state)
 {
@@ -159,11 +159,11 @@ static uint32_t draw_local_id(struct cm *cm)
 
 	do {
 		id = cm->io.random(cm->io.context);
-	} while (id == 0 || connection_by_local_id(cm, id));
+	} while (id == 0 || cm_connection_by_local_id(cm, id));
 	return id;
 }
 
-struct connection *connection_create(struct cm *cm, const struct cm_address *address)
+struct connection *cm_connection_create(struct cm *cm, const struct cm_address *address)
 {
 	struct connection *c;
 	uint32_t i;
@@ -173,7 +173,7 @@ struct connection *connection_create(struct cm *cm, const struct cm_address *add
 	i = cm->free_ring[cm->free_first];
 	cm->free_first = (cm->free_first + 1) % cm->config.connections;
 	cm->free_count--;
-	c = connection_at(cm, i);
+	c = cm_connection_at(cm, i);
 	memset(c, 0, sizeof(*c));
 	c->address = *address;
 	c->local_id = draw_local_id(cm);
@@ -181,16 +181,16 @@ struct connection *connection_create(struct cm *cm, const struct cm_address *add
 	return c;
 }
 
-void connection_set_remote(struct cm *cm, struct connection *c, uint32_t remote_id)
+void cm_connection_set_remote(struct cm *cm, struct connection *c, uint32_t remote_id)
 {
 	c->remote_id = remote_id;
 	cm_index_add(&cm->by_remote_id, hash_remote_id(cm, c->address.remote_gid, remote_id),
-		     connection_index(cm, c));
+		     cm_connection_index(cm, c));
 }
 
 static void enter_state(struct cm *cm, struct connection *c, enum connection_state state)
 {
-	uint32_t i = connection_index(cm, c);
+	uint32_t i = cm_connection_index(cm, c);
 
 	c->state = (uint8_t)state;
 	cm->in_state[state]++;
@@ -205,7 +205,7 @@ static void enter_state(struct cm *cm, struct connection *c, enum connection_sta
 
 static void leave_state(struct cm *cm, struct connection *c)
 {
-	uint32_t i = connection_index(cm, c);
+	uint32_t i = cm_connection_index(cm, c);
 
 	cm->in_state[c->state]--;
 	if (state_owns_remote_qpn(c->state))
@@ -220,7 +220,7 @@ static void leave_state(struct cm *cm, struct connection *c)
 }
 
 /* The fields that a state is indexed by are set before it is entered. */
-void connection_set_state(struct cm *cm, struct connection *c, enum connection_state state)
+void cm_connection_set_state(struct cm *cm, struct connection *c, enum connection_state state)
 {
 	if (c->state != CONNECTION_FREE)
 		leave_state(cm, c);
@@ -236,9 +236,9 @@ static void give_back(struct cm *cm, uint32_t index)
 }
 
 /* Rebuilds what the arena does not hold, for one record of it. */
-void connection_adopt(struct cm *cm, struct connection *c)
+void cm_connection_adopt(struct cm *cm, struct connection *c)
 {
-	uint32_t i = connection_index(cm, c);
+	uint32_t i = cm_connection_index(cm, c);
 	uint64_t deadline = c->deadline;
 
 	if (c->state == CONNECTION_FREE) {
@@ -248,27 +248,27 @@ void connection_adopt(struct cm *cm, struct connection *c)
 	c->listener = 0;
 	cm_index_add(&cm->by_local_id, hash_local_id(cm, c->local_id), i);
 	if (c->remote_id)
-		connection_set_remote(cm, c, c->remote_id);
+		cm_connection_set_remote(cm, c, c->remote_id);
 	enter_state(cm, c, c->state);
 	c->deadline = 0;
 	if (deadline)
 		cm_timers_set(cm, c, deadline);
 }
 
-void connection_enter_timewait(struct cm *cm, struct connection *c, uint64_t now)
+void cm_connection_enter_timewait(struct cm *cm, struct connection *c, uint64_t now)
 {
-	connection_set_state(cm, c, CONNECTION_TIMEWAIT);
+	cm_connection_set_state(cm, c, CONNECTION_TIMEWAIT);
 	cm_timers_set(cm, c, now + c->timewait);
 }
 
 /* The event comes before the record is free, so that a new connection cannot get its index. */
-void connection_finish(struct cm *cm, struct connection *c)
+void cm_connection_finish(struct cm *cm, struct connection *c)
 {
-	uint32_t i = connection_index(cm, c);
+	uint32_t i = cm_connection_index(cm, c);
 
 	cm_timers_stop(cm, c);
-	connection_set_state(cm, c, CONNECTION_TIMEWAIT);
-	connection_event(cm, c, CM_TIMEWAIT_OVER, 0, NULL);
+	cm_connection_set_state(cm, c, CONNECTION_TIMEWAIT);
+	cm_connection_event(cm, c, CM_TIMEWAIT_OVER, 0, NULL);
 	leave_state(cm, c);
 	cm_index_remove(&cm->by_local_id, hash_local_id(cm, c->local_id), i);
 	if (c->remote_id)
@@ -278,12 +278,12 @@ void connection_finish(struct cm *cm, struct connection *c)
 	give_back(cm, i);
 }
 
-void connection_event(struct cm *cm, struct connection *c, enum cm_event_type type, uint32_t reason,
-		      const struct cm_parameters *parameters)
+void cm_connection_event(struct cm *cm, struct connection *c, enum cm_event_type type,
+			 uint32_t reason, const struct cm_parameters *parameters)
 {
 	struct cm_event event = {
 		.type = type,
-		.connection = connection_index(cm, c),
+		.connection = cm_connection_index(cm, c),
 		.cookie = c->cookie,
 		.reason = reason,
 		.address = &c->address,

@@ -10,19 +10,18 @@
 
 static void start_disconnect(struct cm *cm, struct connection *c, uint64_t now)
 {
-	connection_set_state(cm, c, CONNECTION_DREQ_SENT);
+	cm_connection_set_state(cm, c, CONNECTION_DREQ_SENT);
 	c->repeats = c->max_repeats < MOST_DREQ_REPEATS ? c->max_repeats : MOST_DREQ_REPEATS;
 	cm_timers_set(cm, c, now + c->interval);
-	send_dreq(cm, c);
+	cm_send_dreq(cm, c);
 }
 
-/* --- the owner ends it
- * ----------------------------------------------------------------------------------- */
+/* --- the owner ends it ---------------------------------------------------------------- */
 
 /* REP_SENT counts as connected: the peer may have sent an RTU that was lost. */
 int cm_disconnect(struct cm *cm, uint32_t connection, uint64_t now)
 {
-	struct connection *c = connection_get(cm, connection);
+	struct connection *c = cm_connection_get(cm, connection);
 
 	if (!c || (c->state != CONNECTION_ESTABLISHED && c->state != CONNECTION_REP_SENT))
 		return -ENOTCONN;
@@ -33,7 +32,7 @@ int cm_disconnect(struct cm *cm, uint32_t connection, uint64_t now)
 void cm_release(struct cm *cm, uint32_t connection, uint64_t now)
 {
 	struct cm_refusal refusal = { .reason = CM_REJ_CONSUMER };
-	struct connection *c = connection_get(cm, connection);
+	struct connection *c = cm_connection_get(cm, connection);
 
 	if (!c)
 		return;
@@ -41,10 +40,10 @@ void cm_release(struct cm *cm, uint32_t connection, uint64_t now)
 	switch ((enum connection_state)c->state) {
 	case CONNECTION_REQ_RECEIVED:
 	case CONNECTION_REP_RECEIVED:
-	case CONNECTION_REP_SENT: reject_connection(cm, c, &refusal, now); break;
+	case CONNECTION_REP_SENT: cm_reject_connection(cm, c, &refusal, now); break;
 	case CONNECTION_REQ_SENT:
-		send_rej_timeout(cm, c);
-		connection_enter_timewait(cm, c, now);
+		cm_send_rej_timeout(cm, c);
+		cm_connection_enter_timewait(cm, c, now);
 		break;
 	case CONNECTION_ESTABLISHED: start_disconnect(cm, c, now); break;
 	case CONNECTION_DREQ_SENT:
@@ -54,51 +53,50 @@ void cm_release(struct cm *cm, uint32_t connection, uint64_t now)
 	}
 }
 
-void disconnect_done(struct cm *cm, struct connection *c, uint32_t given_up, uint64_t now)
+void cm_disconnect_done(struct cm *cm, struct connection *c, uint32_t given_up, uint64_t now)
 {
-	connection_enter_timewait(cm, c, now);
+	cm_connection_enter_timewait(cm, c, now);
 	if (!c->told_disconnected)
-		connection_event(cm, c, CM_DISCONNECT_DONE, given_up, NULL);
+		cm_connection_event(cm, c, CM_DISCONNECT_DONE, given_up, NULL);
 }
 
-/* --- the peer ends it
- * -------------------------------------------------------------------------------------- */
+/* --- the peer ends it ----------------------------------------------------------------- */
 
-void disconnect_peer_gone(struct cm *cm, struct connection *c, uint32_t reason, uint64_t now)
+void cm_disconnect_peer_gone(struct cm *cm, struct connection *c, uint32_t reason, uint64_t now)
 {
 	c->told_disconnected = 1;
-	connection_enter_timewait(cm, c, now);
-	connection_event(cm, c, CM_DISCONNECTED, reason, NULL);
+	cm_connection_enter_timewait(cm, c, now);
+	cm_connection_event(cm, c, CM_DISCONNECTED, reason, NULL);
 }
 
-void disconnect_stale(struct cm *cm, struct connection *c, uint64_t now)
+void cm_disconnect_stale(struct cm *cm, struct connection *c, uint64_t now)
 {
 	bool nothing_told = c->state == CONNECTION_REQ_RECEIVED;
 
 	c->told_disconnected = 1;
 	if (nothing_told)
-		connection_set_state(cm, c, CONNECTION_TIMEWAIT);
+		cm_connection_set_state(cm, c, CONNECTION_TIMEWAIT);
 	else
 		start_disconnect(cm, c, now);
-	connection_event(cm, c, CM_DISCONNECTED, CM_REJ_STALE_CONNECTION, NULL);
+	cm_connection_event(cm, c, CM_DISCONNECTED, CM_REJ_STALE_CONNECTION, NULL);
 	if (nothing_told)
-		connection_finish(cm, c);
+		cm_connection_finish(cm, c);
 }
 
 /* An answer is due in every state, also for what we do not know (any more). */
-void disconnect_request(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-			uint64_t tid, uint64_t now)
+void cm_disconnect_request(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+			   uint64_t tid, uint64_t now)
 {
 	struct connection *c;
 	struct cm_dreq dreq;
 
 	cm_dreq_parse(mad, &dreq);
-	c = connection_of_both_ids(cm, from, dreq.local_id, dreq.remote_id);
+	c = cm_connection_of_both_ids(cm, from, dreq.local_id, dreq.remote_id);
 	if (c && c->local_qpn != dreq.remote_qpn) {
 		cm->statistics.malformed++;
 		return;
 	}
-	send_drep(cm, from, &dreq, tid);
+	cm_send_drep(cm, from, &dreq, tid);
 	if (!c) {
 		cm->statistics.unknown++;
 		return;
@@ -106,25 +104,25 @@ void disconnect_request(struct cm *cm, const struct cm_address *from, const uint
 	switch ((enum connection_state)c->state) {
 	case CONNECTION_REP_SENT:
 	case CONNECTION_REP_RECEIVED:
-	case CONNECTION_ESTABLISHED: disconnect_peer_gone(cm, c, 0, now); break;
+	case CONNECTION_ESTABLISHED: cm_disconnect_peer_gone(cm, c, 0, now); break;
 	/* Both sides at once: the peer is through with it, whether or not it answers ours. */
-	case CONNECTION_DREQ_SENT: disconnect_done(cm, c, 0, now); break;
+	case CONNECTION_DREQ_SENT: cm_disconnect_done(cm, c, 0, now); break;
 	default: cm->statistics.duplicates++; break;
 	}
 }
 
-void disconnect_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-		      uint64_t now)
+void cm_disconnect_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+			 uint64_t now)
 {
 	struct connection *c;
 	struct cm_rtu drep;
 
 	cm_rtu_parse(mad, &drep);
-	c = connection_of_both_ids(cm, from, drep.local_id, drep.remote_id);
+	c = cm_connection_of_both_ids(cm, from, drep.local_id, drep.remote_id);
 	if (!c)
 		cm->statistics.unknown++;
 	else if (c->state == CONNECTION_DREQ_SENT)
-		disconnect_done(cm, c, 0, now);
+		cm_disconnect_done(cm, c, 0, now);
 	else
 		cm->statistics.duplicates++;
 }

@@ -23,8 +23,8 @@ static bool covers(const struct cm_listener *l, enum cm_port_space space, const 
 }
 
 /* 0: nobody listens there, or is paused. */
-uint32_t listener_find(const struct cm *cm, enum cm_port_space space, const uint8_t gid[16],
-		       uint16_t port)
+uint32_t cm_listener_find(const struct cm *cm, enum cm_port_space space, const uint8_t gid[16],
+			  uint16_t port)
 {
 	for (uint32_t i = 1; i < cm->listeners; i++)
 		if (covers(&cm->listener[i], space, gid, port))
@@ -32,7 +32,7 @@ uint32_t listener_find(const struct cm *cm, enum cm_port_space space, const uint
 	return 0;
 }
 
-int listener_grow(struct cm *cm)
+int cm_listener_grow(struct cm *cm)
 {
 	uint32_t more = cm->listeners ? cm->listeners * 2 : FIRST_LISTENERS;
 	struct cm_listener *grown = realloc(cm->listener, more * sizeof(*grown));
@@ -51,7 +51,7 @@ static void take_orphans(struct cm *cm, uint32_t listener)
 	struct cm_listener *l = &cm->listener[listener];
 
 	for (uint32_t i = 1; cm->listener[0].pending && i < cm->config.connections; i++) {
-		struct connection *c = connection_at(cm, i);
+		struct connection *c = cm_connection_at(cm, i);
 
 		if (c->state != CONNECTION_REQ_RECEIVED || c->listener ||
 		    !covers(l, c->space, c->address.local_gid, c->port))
@@ -77,7 +77,7 @@ int cm_listen(struct cm *cm, enum cm_port_space space, const uint8_t gid[16], ui
 	}
 	if (!free_one) {
 		free_one = cm->listeners;
-		if (listener_grow(cm))
+		if (cm_listener_grow(cm))
 			return -ENOMEM;
 	}
 	cm->listener[free_one] = (struct cm_listener){
@@ -113,10 +113,10 @@ void cm_unlisten(struct cm *cm, uint32_t listener)
 		return;
 	l->paused = true; /* nothing new, should an event lead back into the CM */
 	for (uint32_t i = 1; i < cm->config.connections && cm->listener[listener].pending; i++) {
-		struct connection *c = connection_at(cm, i);
+		struct connection *c = cm_connection_at(cm, i);
 
 		if (c->state == CONNECTION_REQ_RECEIVED && c->listener == listener)
-			passive_drop(cm, c);
+			cm_passive_drop(cm, c);
 	}
 	cm->listener[listener].used = false;
 }

@@ -11,11 +11,10 @@ static void refuse_stale(struct cm *cm, const struct cm_address *from, uint64_t 
 	struct cm_refusal refusal = { .reason = CM_REJ_STALE_CONNECTION };
 
 	cm->statistics.stale++;
-	send_rej_stray(cm, from, tid, remote_id, &refusal);
+	cm_send_rej_stray(cm, from, tid, remote_id, &refusal);
 }
 
-/* --- a REQ that was here before ------------------------------------------------------------------
- */
+/* --- a REQ that was here before ------------------------------------------------------- */
 
 /* Nothing happens twice; the peer gets what it may have missed. */
 static void repeat_answer(struct cm *cm, struct connection *c, uint64_t now)
@@ -25,12 +24,12 @@ static void repeat_answer(struct cm *cm, struct connection *c, uint64_t now)
 	case CONNECTION_REQ_RECEIVED:
 		/* Soon after the first it is an echo of the network, later the peer worries. */
 		if (now - c->since >= CM_SLOW_APPLICATION)
-			send_mra(cm, c, CM_SUBJECT_REQ);
+			cm_send_mra(cm, c, CM_SUBJECT_REQ);
 		break;
-	case CONNECTION_REP_SENT: send_again(cm, c); break;
+	case CONNECTION_REP_SENT: cm_send_again(cm, c); break;
 	case CONNECTION_TIMEWAIT:
-		if (connection_was_refused(c))
-			send_again(cm, c);
+		if (cm_connection_was_refused(c))
+			cm_send_again(cm, c);
 		else
 			refuse_stale(cm, &c->address, c->tid, c->remote_id);
 		break;
@@ -47,32 +46,31 @@ static struct connection *find_duplicate(const struct cm *cm, const struct cm_ad
 {
 	struct connection *c = NULL;
 
-	while ((c = connection_by_remote_id(cm, from->remote_gid, req->local_id, c)))
+	while ((c = cm_connection_by_remote_id(cm, from->remote_gid, req->local_id, c)))
 		if (c->passive && c->remote_guid == req->ca_guid &&
 		    (c->state != CONNECTION_TIMEWAIT || c->tid == tid))
 			return c;
 	return NULL;
 }
 
-/* --- a new REQ
- * ------------------------------------------------------------------------------------- */
+/* --- a new REQ ------------------------------------------------------------------------ */
 
 static void tell_request(struct cm *cm, struct connection *c, const struct cm_req *req,
 			 const struct request_target *target)
 {
 	struct cm_parameters parameters;
 
-	request_parameters(req, target, &parameters);
-	connection_event(cm, c, CM_CONNECT_REQUEST, 0, &parameters);
+	cm_request_parameters(req, target, &parameters);
+	cm_connection_event(cm, c, CM_CONNECT_REQUEST, 0, &parameters);
 }
 
 static void take_request(struct cm *cm, const struct cm_address *from, const struct cm_req *req,
 			 const struct request_target *target, uint64_t tid, uint64_t now)
 {
-	struct connection *c = connection_create(cm, from);
+	struct connection *c = cm_connection_create(cm, from);
 
 	if (!c)
-		return; /* request_check() has seen a free record */
+		return; /* cm_request_check() has seen a free record */
 	c->passive = 1;
 	c->space = (uint8_t)target->space;
 	c->port = target->port;
@@ -85,13 +83,13 @@ static void take_request(struct cm *cm, const struct cm_address *from, const str
 	c->max_repeats = req->max_cm_retries;
 	c->interval = cm_timers_interval(req->local_response_timeout);
 	c->timewait = cm_timers_timewait(req->primary.ack_timeout);
-	connection_set_remote(cm, c, req->local_id);
-	connection_set_state(cm, c, CONNECTION_REQ_RECEIVED);
+	cm_connection_set_remote(cm, c, req->local_id);
+	cm_connection_set_state(cm, c, CONNECTION_REQ_RECEIVED);
 	tell_request(cm, c, req, target);
 }
 
-void passive_request(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-		     uint64_t tid, uint64_t now)
+void cm_passive_request(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+			uint64_t tid, uint64_t now)
 {
 	struct cm_refusal refusal = { 0 };
 	struct request_target target;
@@ -108,29 +106,28 @@ void passive_request(struct cm *cm, const struct cm_address *from, const uint8_t
 		repeat_answer(cm, known, now);
 		return;
 	}
-	known = connection_by_qpn(cm, from->remote_gid, req.ca_guid, req.qpn);
+	known = cm_connection_by_qpn(cm, from->remote_gid, req.ca_guid, req.qpn);
 	if (known) {
 		refuse_stale(cm, from, tid, req.local_id);
-		disconnect_stale(cm, known, now);
+		cm_disconnect_stale(cm, known, now);
 		return;
 	}
-	refusal.reason = request_check(cm, from, &req, &target);
+	refusal.reason = cm_request_check(cm, from, &req, &target);
 	if (!refusal.reason) {
 		take_request(cm, from, &req, &target, tid, now);
 		return;
 	}
 	refusal.ari = target.ari;
 	refusal.ari_length = target.ari_length;
-	send_rej_stray(cm, from, tid, req.local_id, &refusal);
+	cm_send_rej_stray(cm, from, tid, req.local_id, &refusal);
 }
 
-/* --- our answer
- * ------------------------------------------------------------------------------------- */
+/* --- our answer ----------------------------------------------------------------------- */
 
 int cm_accept(struct cm *cm, uint32_t connection, uint64_t cookie,
 	      const struct cm_parameters *parameters, uint64_t now)
 {
-	struct connection *c = connection_get(cm, connection);
+	struct connection *c = cm_connection_get(cm, connection);
 
 	if (!c || c->state != CONNECTION_REQ_RECEIVED)
 		return -ENOTCONN;
@@ -139,39 +136,39 @@ int cm_accept(struct cm *cm, uint32_t connection, uint64_t cookie,
 	c->cookie = cookie;
 	c->local_qpn = parameters->qpn;
 	c->repeats = c->max_repeats;
-	connection_set_state(cm, c, CONNECTION_REP_SENT);
+	cm_connection_set_state(cm, c, CONNECTION_REP_SENT);
 	cm_timers_set(cm, c, now + c->interval);
-	send_rep(cm, c, parameters);
+	cm_send_rep(cm, c, parameters);
 	return 0;
 }
 
-void passive_drop(struct cm *cm, struct connection *c)
+void cm_passive_drop(struct cm *cm, struct connection *c)
 {
 	struct cm_refusal refusal = { .reason = CM_REJ_CONSUMER };
 
-	send_rej(cm, c, CM_SUBJECT_REQ, &refusal);
-	connection_set_state(cm, c, CONNECTION_TIMEWAIT);
-	connection_event(cm, c, CM_DISCONNECTED, 0, NULL);
-	connection_finish(cm, c);
+	cm_send_rej(cm, c, CM_SUBJECT_REQ, &refusal);
+	cm_connection_set_state(cm, c, CONNECTION_TIMEWAIT);
+	cm_connection_event(cm, c, CM_DISCONNECTED, 0, NULL);
+	cm_connection_finish(cm, c);
 }
 
-/* --- established
- * -------------------------------------------------------------------------------------- */
+/* --- established ---------------------------------------------------------------------- */
 
 static void establish(struct cm *cm, struct connection *c)
 {
 	cm_timers_stop(cm, c);
-	connection_set_state(cm, c, CONNECTION_ESTABLISHED);
-	connection_event(cm, c, CM_ESTABLISHED, 0, NULL);
+	cm_connection_set_state(cm, c, CONNECTION_ESTABLISHED);
+	cm_connection_event(cm, c, CM_ESTABLISHED, 0, NULL);
 }
 
-void passive_rtu(struct cm *cm, const struct cm_address *from, const uint8_t mad[256], uint64_t now)
+void cm_passive_rtu(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+		    uint64_t now)
 {
 	struct connection *c;
 	struct cm_rtu rtu;
 
 	cm_rtu_parse(mad, &rtu);
-	c = connection_of_both_ids(cm, from, rtu.local_id, rtu.remote_id);
+	c = cm_connection_of_both_ids(cm, from, rtu.local_id, rtu.remote_id);
 	if (!c)
 		cm->statistics.unknown++;
 	else if (c->state == CONNECTION_REP_SENT)
@@ -182,7 +179,7 @@ void passive_rtu(struct cm *cm, const struct cm_address *from, const uint8_t mad
 
 void cm_data_seen(struct cm *cm, uint32_t connection, uint64_t now)
 {
-	struct connection *c = connection_get(cm, connection);
+	struct connection *c = cm_connection_get(cm, connection);
 
 	if (c && c->state == CONNECTION_REP_SENT)
 		establish(cm, c);

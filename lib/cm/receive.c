@@ -25,7 +25,7 @@ static void answer_sidr(struct cm *cm, const struct cm_address *from, const uint
 	rep.request_id = req.request_id;
 	rep.service_id = req.service_id;
 	cm_sidr_rep_encode(&rep, tid, answer);
-	send_mad(cm, from, answer);
+	cm_send_mad(cm, from, answer);
 }
 
 /* Versions, no capabilities, how long an answer may take. */
@@ -39,7 +39,7 @@ static void answer_class_port_info(struct cm *cm, const struct cm_address *from,
 	answer[MAD_BODY] = BASE_VERSION;
 	answer[MAD_BODY + 1] = CM_CLASS_VERSION;
 	answer[MAD_BODY + 7] = RESPONSE_TIME_CODE;
-	send_mad(cm, from, answer);
+	cm_send_mad(cm, from, answer);
 }
 
 static bool is_ours(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
@@ -73,13 +73,13 @@ void cm_receive(struct cm *cm, const struct cm_address *from, const uint8_t mad[
 	if (kind < 32)
 		cm->statistics.rx[kind]++;
 	switch (header.attribute) {
-	case CM_ATTR_REQ: passive_request(cm, from, mad, header.tid, now); break;
-	case CM_ATTR_MRA: mra_received(cm, from, mad, now); break;
-	case CM_ATTR_REJ: reject_received(cm, from, mad, now); break;
-	case CM_ATTR_REP: active_reply(cm, from, mad, now); break;
-	case CM_ATTR_RTU: passive_rtu(cm, from, mad, now); break;
-	case CM_ATTR_DREQ: disconnect_request(cm, from, mad, header.tid, now); break;
-	case CM_ATTR_DREP: disconnect_reply(cm, from, mad, now); break;
+	case CM_ATTR_REQ: cm_passive_request(cm, from, mad, header.tid, now); break;
+	case CM_ATTR_MRA: cm_mra_received(cm, from, mad, now); break;
+	case CM_ATTR_REJ: cm_reject_received(cm, from, mad, now); break;
+	case CM_ATTR_REP: cm_active_reply(cm, from, mad, now); break;
+	case CM_ATTR_RTU: cm_passive_rtu(cm, from, mad, now); break;
+	case CM_ATTR_DREQ: cm_disconnect_request(cm, from, mad, header.tid, now); break;
+	case CM_ATTR_DREP: cm_disconnect_reply(cm, from, mad, now); break;
 	case CM_ATTR_SIDR_REQ: answer_sidr(cm, from, mad, header.tid); break;
 	/* No UD service is asked for, and there are no alternate paths on RoCE. */
 	case CM_ATTR_SIDR_REP:

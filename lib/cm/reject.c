@@ -5,8 +5,7 @@
 
 #include "cm/cm_private.h"
 
-/* --- ours
- * ------------------------------------------------------------------------------------------- */
+/* --- ours ----------------------------------------------------------------------------- */
 
 static enum cm_subject subject_of(const struct connection *c)
 {
@@ -18,35 +17,34 @@ static enum cm_subject subject_of(const struct connection *c)
 }
 
 /* Before the peer has heard a QPN of ours there is nothing that timewait would protect. */
-void reject_connection(struct cm *cm, struct connection *c, const struct cm_refusal *refusal,
-		       uint64_t now)
+void cm_reject_connection(struct cm *cm, struct connection *c, const struct cm_refusal *refusal,
+			  uint64_t now)
 {
 	bool nothing_told = c->state == CONNECTION_REQ_RECEIVED;
 
-	send_rej(cm, c, subject_of(c), refusal);
+	cm_send_rej(cm, c, subject_of(c), refusal);
 	if (nothing_told)
-		connection_finish(cm, c);
+		cm_connection_finish(cm, c);
 	else
-		connection_enter_timewait(cm, c, now);
+		cm_connection_enter_timewait(cm, c, now);
 }
 
 int cm_reject(struct cm *cm, uint32_t connection, uint32_t reason, const uint8_t *ari,
 	      uint32_t ari_length, const uint8_t *private_data, uint32_t private_length,
 	      uint64_t now)
 {
-	struct connection *c = connection_get(cm, connection);
+	struct connection *c = cm_connection_get(cm, connection);
 	struct cm_refusal refusal = { reason, ari, ari_length, private_data, private_length };
 
-	if (!c || !connection_is_pending(c))
+	if (!c || !cm_connection_is_pending(c))
 		return -ENOTCONN;
 	if (ari_length > CM_REJ_ARI || private_length > CM_REJ_PRIVATE)
 		return -EMSGSIZE;
-	reject_connection(cm, c, &refusal, now);
+	cm_reject_connection(cm, c, &refusal, now);
 	return 0;
 }
 
-/* --- the peer's
- * ---------------------------------------------------------------------------------------- */
+/* --- the peer's ----------------------------------------------------------------------- */
 
 /*
  * A peer that does not know our id (its REQ timed out, or it never saw our REP) is found by
@@ -59,10 +57,10 @@ static struct connection *find_refused(const struct cm *cm, const struct cm_addr
 
 	if (rej->remote_id)
 		return rej->local_id
-			       ? connection_of_both_ids(cm, from, rej->local_id, rej->remote_id)
-			       : connection_of_own_id(cm, from, rej->remote_id);
+			       ? cm_connection_of_both_ids(cm, from, rej->local_id, rej->remote_id)
+			       : cm_connection_of_own_id(cm, from, rej->remote_id);
 	while (rej->local_id &&
-	       (c = connection_by_remote_id(cm, from->remote_gid, rej->local_id, c)))
+	       (c = cm_connection_by_remote_id(cm, from->remote_gid, rej->local_id, c)))
 		if (c->state != CONNECTION_TIMEWAIT)
 			return c;
 	return NULL;
@@ -73,7 +71,7 @@ static void tell_rejected(struct cm *cm, struct connection *c, const struct cm_r
 	struct cm_parameters parameters = { .private_length = CM_REJ_PRIVATE };
 
 	memcpy(parameters.private_data, rej->private_data, CM_REJ_PRIVATE);
-	connection_event(cm, c, CM_REJECTED, rej->reason, &parameters);
+	cm_connection_event(cm, c, CM_REJECTED, rej->reason, &parameters);
 }
 
 static void take_rejection(struct cm *cm, struct connection *c, const struct cm_rej *rej,
@@ -85,15 +83,15 @@ static void take_rejection(struct cm *cm, struct connection *c, const struct cm_
 		(c->state == CONNECTION_REQ_SENT && rej->reason != CM_REJ_STALE_CONNECTION);
 
 	cm_timers_stop(cm, c);
-	connection_enter_timewait(cm, c, now);
+	cm_connection_enter_timewait(cm, c, now);
 	memset(c->mad, 0, sizeof(c->mad));
 	tell_rejected(cm, c, rej);
 	if (free_at_once)
-		connection_finish(cm, c);
+		cm_connection_finish(cm, c);
 }
 
-void reject_received(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-		     uint64_t now)
+void cm_reject_received(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+			uint64_t now)
 {
 	struct connection *c;
 	struct cm_rej rej;
@@ -109,24 +107,22 @@ void reject_received(struct cm *cm, const struct cm_address *from, const uint8_t
 	case CONNECTION_REP_SENT:
 	case CONNECTION_REQ_SENT:
 	case CONNECTION_REP_RECEIVED: take_rejection(cm, c, &rej, now); break;
-	case CONNECTION_ESTABLISHED: disconnect_peer_gone(cm, c, rej.reason, now); break;
-	case CONNECTION_DREQ_SENT: disconnect_done(cm, c, 0, now); break;
+	case CONNECTION_ESTABLISHED: cm_disconnect_peer_gone(cm, c, rej.reason, now); break;
+	case CONNECTION_DREQ_SENT: cm_disconnect_done(cm, c, 0, now); break;
 	default: cm->statistics.duplicates++; break;
 	}
 }
 
-/* --- MRA
- * ------------------------------------------------------------------------------------------------
- */
+/* --- MRA ------------------------------------------------------------------------------ */
 
-void mra_received(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-		  uint64_t now)
+void cm_mra_received(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+		     uint64_t now)
 {
 	struct connection *c;
 	struct cm_mra mra;
 
 	cm_mra_parse(mad, &mra);
-	c = connection_of_both_ids(cm, from, mra.local_id, mra.remote_id);
+	c = cm_connection_of_both_ids(cm, from, mra.local_id, mra.remote_id);
 	if (!c)
 		cm->statistics.unknown++;
 	else if ((c->state == CONNECTION_REQ_SENT && mra.subject == CM_SUBJECT_REQ) ||

@@ -41,7 +41,8 @@ static uint32_t check_service(struct cm *cm, const struct cm_address *from,
 	if (cm_service_is_ip(req->service_id)) {
 		target->space = (enum cm_port_space)(req->service_id >> 16 & PORT_SPACES);
 		target->port = (uint16_t)req->service_id;
-		target->listener = listener_find(cm, target->space, from->local_gid, target->port);
+		target->listener =
+			cm_listener_find(cm, target->space, from->local_gid, target->port);
 	}
 	if (target->listener)
 		return 0;
@@ -84,14 +85,14 @@ static uint32_t check_limits(struct cm *cm, const struct cm_address *from,
 			     const struct request_target *target)
 {
 	if (cm->free_count && cm->listener[target->listener].pending < cm->config.backlog &&
-	    connection_pending_of_peer(cm, from->remote_gid) < cm->config.requests_per_peer)
+	    cm_connection_pending_of_peer(cm, from->remote_gid) < cm->config.requests_per_peer)
 		return 0;
 	cm->statistics.refused_backlog++;
 	return CM_REJ_NO_RESOURCES;
 }
 
-uint32_t request_check(struct cm *cm, const struct cm_address *from, const struct cm_req *req,
-		       struct request_target *target)
+uint32_t cm_request_check(struct cm *cm, const struct cm_address *from, const struct cm_req *req,
+			  struct request_target *target)
 {
 	uint32_t reason = 0;
 
@@ -110,8 +111,8 @@ uint32_t request_check(struct cm *cm, const struct cm_address *from, const struc
 	return reason;
 }
 
-void request_parameters(const struct cm_req *req, const struct request_target *target,
-			struct cm_parameters *parameters)
+void cm_request_parameters(const struct cm_req *req, const struct request_target *target,
+			   struct cm_parameters *parameters)
 {
 	uint32_t header = target->space == CM_PS_IB ? 0 : CMA_HEADER_SIZE;
 	struct cma_header cma = { 0 };

@@ -13,7 +13,7 @@
 #define LID_PERMISSIVE        0xffffu
 #define ATTRIBUTE_OFFSET      16u
 
-void send_mad(struct cm *cm, const struct cm_address *to, const uint8_t mad[256])
+void cm_send_mad(struct cm *cm, const struct cm_address *to, const uint8_t mad[256])
 {
 	uint32_t kind = get_be16(mad + ATTRIBUTE_OFFSET) - (uint32_t)CM_ATTR_REQ;
 
@@ -22,9 +22,9 @@ void send_mad(struct cm *cm, const struct cm_address *to, const uint8_t mad[256]
 	cm->io.send(cm->io.context, to, mad);
 }
 
-void send_again(struct cm *cm, const struct connection *c)
+void cm_send_again(struct cm *cm, const struct connection *c)
 {
-	send_mad(cm, &c->address, c->mad);
+	cm_send_mad(cm, &c->address, c->mad);
 }
 
 uint64_t cm_own_guid(const struct cm *cm)
@@ -32,8 +32,7 @@ uint64_t cm_own_guid(const struct cm *cm)
 	return get_be64(cm->config.ca_guid);
 }
 
-/* --- REQ, REP, RTU -----------------------------------------------------------------------------
- */
+/* --- REQ, REP, RTU -------------------------------------------------------------------- */
 
 static uint8_t mtu_code(uint32_t bytes)
 {
@@ -75,7 +74,7 @@ static uint32_t fill_cma_header(const struct connection *c, const struct cm_para
 	return CMA_HEADER_SIZE;
 }
 
-void send_req(struct cm *cm, struct connection *c, const struct cm_parameters *p)
+void cm_send_req(struct cm *cm, struct connection *c, const struct cm_parameters *p)
 {
 	struct cm_req req = {
 		.local_id = c->local_id,
@@ -103,10 +102,10 @@ void send_req(struct cm *cm, struct connection *c, const struct cm_parameters *p
 	cm_req_encode(&req, c->tid, c->mad);
 	c->max_repeats = MAX_CM_RETRIES;
 	c->interval = cm_timers_interval(RESPONSE_TIMEOUT_CODE);
-	send_again(cm, c);
+	cm_send_again(cm, c);
 }
 
-void send_rep(struct cm *cm, struct connection *c, const struct cm_parameters *p)
+void cm_send_rep(struct cm *cm, struct connection *c, const struct cm_parameters *p)
 {
 	struct cm_rep rep = {
 		.local_id = c->local_id,
@@ -124,23 +123,22 @@ void send_rep(struct cm *cm, struct connection *c, const struct cm_parameters *p
 
 	memcpy(rep.private_data, p->private_data, p->private_length);
 	cm_rep_encode(&rep, c->tid, c->mad);
-	send_again(cm, c);
+	cm_send_again(cm, c);
 }
 
-void send_rtu(struct cm *cm, struct connection *c, const uint8_t *private_data, uint32_t length)
+void cm_send_rtu(struct cm *cm, struct connection *c, const uint8_t *private_data, uint32_t length)
 {
 	struct cm_rtu rtu = { .local_id = c->local_id, .remote_id = c->remote_id };
 
 	if (length)
 		memcpy(rtu.private_data, private_data, length);
 	cm_rtu_encode(&rtu, c->tid, c->mad);
-	send_again(cm, c);
+	cm_send_again(cm, c);
 }
 
-/* --- MRA, REJ ------------------------------------------------------------------------------------
- */
+/* --- MRA, REJ ------------------------------------------------------------------------- */
 
-void send_mra(struct cm *cm, const struct connection *c, enum cm_subject subject)
+void cm_send_mra(struct cm *cm, const struct connection *c, enum cm_subject subject)
 {
 	struct cm_mra mra = {
 		.local_id = c->local_id,
@@ -151,7 +149,7 @@ void send_mra(struct cm *cm, const struct connection *c, enum cm_subject subject
 	uint8_t mad[256];
 
 	cm_mra_encode(&mra, c->tid, mad);
-	send_mad(cm, &c->address, mad);
+	cm_send_mad(cm, &c->address, mad);
 }
 
 static void encode_rej(struct cm_rej *rej, const struct cm_refusal *refusal, uint64_t tid,
@@ -166,41 +164,40 @@ static void encode_rej(struct cm_rej *rej, const struct cm_refusal *refusal, uin
 	cm_rej_encode(rej, tid, mad);
 }
 
-void send_rej(struct cm *cm, struct connection *c, enum cm_subject subject,
-	      const struct cm_refusal *refusal)
+void cm_send_rej(struct cm *cm, struct connection *c, enum cm_subject subject,
+		 const struct cm_refusal *refusal)
 {
 	struct cm_rej rej = { .local_id = c->local_id,
 			      .remote_id = c->remote_id,
 			      .subject = (uint8_t)subject };
 
 	encode_rej(&rej, refusal, c->tid, c->mad);
-	send_again(cm, c);
+	cm_send_again(cm, c);
 }
 
-void send_rej_stray(struct cm *cm, const struct cm_address *to, uint64_t tid, uint32_t remote_id,
-		    const struct cm_refusal *refusal)
+void cm_send_rej_stray(struct cm *cm, const struct cm_address *to, uint64_t tid, uint32_t remote_id,
+		       const struct cm_refusal *refusal)
 {
 	struct cm_rej rej = { .remote_id = remote_id, .subject = CM_SUBJECT_REQ };
 	uint8_t mad[256];
 
 	encode_rej(&rej, refusal, tid, mad);
-	send_mad(cm, to, mad);
+	cm_send_mad(cm, to, mad);
 }
 
 /* The peer may not know our id: it finds its connection by our GUID (ARI) and its own memory. */
-void send_rej_timeout(struct cm *cm, struct connection *c)
+void cm_send_rej_timeout(struct cm *cm, struct connection *c)
 {
 	struct cm_refusal refusal = { .reason = CM_REJ_TIMEOUT,
 				      .ari = cm->config.ca_guid,
 				      .ari_length = sizeof(cm->config.ca_guid) };
 
-	send_rej(cm, c, c->passive ? CM_SUBJECT_REP : CM_SUBJECT_REQ, &refusal);
+	cm_send_rej(cm, c, c->passive ? CM_SUBJECT_REP : CM_SUBJECT_REQ, &refusal);
 }
 
-/* --- DREQ, DREP
- * ------------------------------------------------------------------------------------ */
+/* --- DREQ, DREP ----------------------------------------------------------------------- */
 
-void send_dreq(struct cm *cm, struct connection *c)
+void cm_send_dreq(struct cm *cm, struct connection *c)
 {
 	struct cm_dreq dreq = { .local_id = c->local_id,
 				.remote_id = c->remote_id,
@@ -208,15 +205,16 @@ void send_dreq(struct cm *cm, struct connection *c)
 	uint64_t tid = (uint64_t)cm->io.random(cm->io.context) << 32 | c->local_id;
 
 	cm_dreq_encode(&dreq, tid, c->mad);
-	send_again(cm, c);
+	cm_send_again(cm, c);
 }
 
 /* To whoever asks, with the ids swapped; a DREQ for a connection long gone is answered too. */
-void send_drep(struct cm *cm, const struct cm_address *to, const struct cm_dreq *dreq, uint64_t tid)
+void cm_send_drep(struct cm *cm, const struct cm_address *to, const struct cm_dreq *dreq,
+		  uint64_t tid)
 {
 	struct cm_rtu drep = { .local_id = dreq->remote_id, .remote_id = dreq->local_id };
 	uint8_t mad[256];
 
 	cm_drep_encode(&drep, tid, mad);
-	send_mad(cm, to, mad);
+	cm_send_mad(cm, to, mad);
 }

@@ -19,7 +19,7 @@
 #define MOST_SERVICE_CODE     24u /* 68.7 s, what Linux asks for */
 #define PACKET_LIFE_TIME_CODE 14u
 
-/* --- a binary heap, first deadline at 1 ------------------------------------------------------- */
+/* --- a binary heap, first deadline at 1 ----------------------------------------------- */
 
 int cm_timers_create(struct cm *cm, uint32_t records)
 {
@@ -36,7 +36,7 @@ void cm_timers_destroy(struct cm *cm)
 
 static uint64_t deadline_at(const struct cm *cm, uint32_t place)
 {
-	return connection_at(cm, cm->heap[place])->deadline;
+	return cm_connection_at(cm, cm->heap[place])->deadline;
 }
 
 static void put_at(struct cm *cm, uint32_t place, uint32_t index)
@@ -80,7 +80,7 @@ static void move_down(struct cm *cm, uint32_t place)
 
 void cm_timers_set(struct cm *cm, struct connection *c, uint64_t deadline)
 {
-	uint32_t index = connection_index(cm, c);
+	uint32_t index = cm_connection_index(cm, c);
 
 	if (!c->deadline)
 		put_at(cm, ++cm->heap_count, index);
@@ -90,7 +90,7 @@ void cm_timers_set(struct cm *cm, struct connection *c, uint64_t deadline)
 
 void cm_timers_stop(struct cm *cm, struct connection *c)
 {
-	uint32_t place = cm->heap_place[connection_index(cm, c)];
+	uint32_t place = cm->heap_place[cm_connection_index(cm, c)];
 	uint32_t last;
 
 	if (!c->deadline)
@@ -103,8 +103,7 @@ void cm_timers_stop(struct cm *cm, struct connection *c)
 	move_down(cm, move_up(cm, place));
 }
 
-/* --- time codes ---------------------------------------------------------------------------------
- */
+/* --- time codes ----------------------------------------------------------------------- */
 
 uint64_t cm_timers_from_code(uint32_t code)
 {
@@ -134,20 +133,19 @@ uint64_t cm_timers_service(uint32_t service_code)
 	       2 * cm_timers_from_code(PACKET_LIFE_TIME_CODE);
 }
 
-/* --- expiry
- * --------------------------------------------------------------------------------------- */
+/* --- expiry --------------------------------------------------------------------------- */
 
 static void give_up(struct cm *cm, struct connection *c, uint64_t now)
 {
 	cm->statistics.timeouts++;
 	if (c->state == CONNECTION_DREQ_SENT) {
-		disconnect_done(cm, c, 1, now);
+		cm_disconnect_done(cm, c, 1, now);
 		return;
 	}
 	/* The peer may believe that the connection is up: this tells it, if it is still there. */
-	send_rej_timeout(cm, c);
-	connection_enter_timewait(cm, c, now);
-	connection_event(cm, c, CM_UNREACHABLE, 0, NULL);
+	cm_send_rej_timeout(cm, c);
+	cm_connection_enter_timewait(cm, c, now);
+	cm_connection_event(cm, c, CM_UNREACHABLE, 0, NULL);
 }
 
 static void expire(struct cm *cm, struct connection *c, uint64_t now)
@@ -162,9 +160,9 @@ static void expire(struct cm *cm, struct connection *c, uint64_t now)
 		}
 		c->repeats--;
 		cm_timers_set(cm, c, now + c->interval);
-		send_again(cm, c);
+		cm_send_again(cm, c);
 		break;
-	case CONNECTION_TIMEWAIT: connection_finish(cm, c); break;
+	case CONNECTION_TIMEWAIT: cm_connection_finish(cm, c); break;
 	case CONNECTION_FREE:
 	case CONNECTION_REQ_RECEIVED:
 	case CONNECTION_REP_RECEIVED:
@@ -178,7 +176,7 @@ uint64_t cm_poll(struct cm *cm, uint64_t now)
 	uint64_t next = now + LONGEST_PAUSE;
 
 	while (cm->heap_count && deadline_at(cm, 1) <= now)
-		expire(cm, connection_at(cm, cm->heap[1]), now);
+		expire(cm, cm_connection_at(cm, cm->heap[1]), now);
 	if (cm->heap_count && deadline_at(cm, 1) < next)
 		next = deadline_at(cm, 1);
 	return next;

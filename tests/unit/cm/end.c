@@ -8,7 +8,7 @@
 
 #include "wire/byteorder.h"
 
-/* --- the world of one CM ---------------------------------------------------------------------- */
+/* --- the world of one CM -------------------------------------------------------------- */
 
 static void on_send(void *context, const struct cm_address *to, const uint8_t mad[256])
 {
@@ -45,6 +45,8 @@ static uint32_t on_random(void *context)
 {
 	struct end *end = context;
 
+	if (end->dictated && *end->dictated != 0xffffffff)
+		return *end->dictated++;
 	end->random = end->random * 6364136223846793005ull + 1442695040888963407ull;
 	return (uint32_t)(end->random >> 32);
 }
@@ -135,8 +137,7 @@ void end_listen(struct end *end)
 	cr_assert_eq(cm_listen(end->cm, CM_PS_TCP, any, END_PORT, END_COOKIE, &end->listener), 0);
 }
 
-/* --- what happened ------------------------------------------------------------------------------
- */
+/* --- what happened -------------------------------------------------------------------- */
 
 void end_receive(struct end *end, const struct end *from, const uint8_t mad[256])
 {
@@ -264,8 +265,7 @@ void end_make_req(const struct end *from, const struct end *to, struct cm_req *r
 	cma_header_encode(&header, req->private_data);
 }
 
-/* --- two ends ------------------------------------------------------------------------------------
- */
+/* --- two ends ------------------------------------------------------------------------- */
 
 void pair_open(struct pair *pair)
 {

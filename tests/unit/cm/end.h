@@ -39,6 +39,7 @@ struct end {
 	uint8_t mac[6];
 	uint32_t max_path_mtu;
 	uint64_t random;
+	const uint32_t *dictated; /* what the next draws give, up to a final 0xffffffff */
 	uint64_t now;
 
 	struct end_mad sent[END_KEPT];
@@ -76,7 +77,7 @@ struct cm_parameters end_parameters(uint32_t qpn);
 /* A sound REQ of this end for the service of the other, as bytes that can be spoilt. */
 void end_make_req(const struct end *from, const struct end *to, struct cm_req *req);
 
-/* --- two ends ------------------------------------------------------------------------------- */
+/* --- two ends ------------------------------------------------------------------------- */
 
 struct pair {
 	struct end a, b;     /* a connects, b listens */

@@ -70,14 +70,14 @@ static void establish(void)
 	cr_assert_eq(cm_ready(own.cm, connection, NULL, 0, own.now), 0);
 }
 
-/* --- REQ
- * --------------------------------------------------------------------------------------------- */
+/* --- REQ ------------------------------------------------------------------------------ */
 
 Test(cm_active, limits_of_connect)
 {
 	struct cm_parameters parameters = end_parameters(1);
 	struct cm_address address;
-	uint32_t ids[END_RECORDS], c;
+	uint64_t ids[END_RECORDS];
+	uint32_t c;
 
 	open_and_connect();
 	address = to_server();
@@ -94,7 +94,7 @@ Test(cm_active, limits_of_connect)
 			     0);
 	cr_assert_eq(cm_connect(own.cm, CM_PS_TCP, &address, &parameters, 1, &c, own.now), -ENOSPC);
 	for (uint32_t i = 0; i < own.sent_count; i++) {
-		ids[i] = get_be32(own.sent[i].mad + AT_LOCAL_ID);
+		ids[i] = get_be64(own.sent[i].mad + AT_TID);
 		for (uint32_t k = 0; k < i; k++)
 			cr_assert_neq(ids[i], ids[k]);
 	}
@@ -153,8 +153,24 @@ Test(cm_active, mra_gives_the_peer_time)
 	close_both();
 }
 
-/* --- REP
- * ---------------------------------------------------------------------------------------------- */
+/* 5.6: never 0, never one that a connection has. */
+Test(cm_active, ids_are_unique)
+{
+	struct cm_parameters parameters = end_parameters(1);
+	uint32_t draws[] = { 0, 0, 0, 77, 0xffffffff };
+	struct cm_address address;
+	uint32_t c;
+
+	open_and_connect();
+	address = to_server();
+	draws[1] = rep.remote_id;
+	own.dictated = draws;
+	cr_assert_eq(cm_connect(own.cm, CM_PS_TCP, &address, &parameters, 1, &c, own.now), 0);
+	cr_assert_eq(get_be32(end_last_sent(&own, CM_ATTR_REQ) + AT_LOCAL_ID), 77);
+	close_both();
+}
+
+/* --- REP ------------------------------------------------------------------------------ */
 
 Test(cm_active, rep_of_somebody_else_is_ignored)
 {
@@ -241,9 +257,7 @@ Test(cm_active, stale_rep_is_refused_and_the_old_connection_ends)
 	close_both();
 }
 
-/* --- REJ
- * -----------------------------------------------------------------------------------------------
- */
+/* --- REJ ------------------------------------------------------------------------------ */
 
 /* B65: by both ids, by ours alone (nobody listens), by the server's alone. */
 Test(cm_active, rejected)

@@ -233,6 +233,7 @@ Test(cm_pair, connect_to_nobody)
 	cr_assert_eq(end_sent(&pair.a, CM_ATTR_REQ), 16);
 	cr_assert_eq(end_sent(&pair.a, CM_ATTR_REJ), 1);
 	cr_assert_eq(get_be16(end_last_sent(&pair.a, CM_ATTR_REJ) + 34), CM_REJ_TIMEOUT);
+	cr_assert_eq(end_last_sent(&pair.a, CM_ATTR_REJ)[32] >> 6, CM_SUBJECT_REQ);
 	cr_assert_eq(end_events(&pair.a, CM_UNREACHABLE), 1);
 	cr_assert_eq(end_events(&pair.a, CM_TIMEWAIT_OVER), 1);
 	cr_assert_eq(end_count(&pair.a), 0);

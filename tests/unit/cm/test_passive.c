@@ -9,8 +9,7 @@
 
 static struct peer peer;
 
-/* --- REP
- * ------------------------------------------------------------------------------------------ */
+/* --- REP ------------------------------------------------------------------------------ */
 
 Test(cm_passive, rep_fields_at_their_places)
 {
@@ -92,8 +91,7 @@ Test(cm_passive, reject_carries_ari_and_148_bytes)
 	peer_close(&peer);
 }
 
-/* --- duplicates and stale connections
- * -------------------------------------------------------------- */
+/* --- duplicates and stale connections ------------------------------------------------- */
 
 /* B62: the same REQ within a millisecond is absorbed. */
 Test(cm_passive, duplicate_req_before_the_answer)
@@ -202,8 +200,7 @@ Test(cm_passive, stale_connection_is_refused_and_torn_down)
 	peer_close(&peer);
 }
 
-/* --- established
- * -------------------------------------------------------------------------------------- */
+/* --- established ---------------------------------------------------------------------- */
 
 /* B64: data stands in for the RTU; the late RTU is harmless. */
 Test(cm_passive, data_instead_of_rtu)
@@ -260,6 +257,7 @@ Test(cm_passive, rep_without_answer)
 		cr_assert_eq(end_events(&peer.own, CM_TIMEWAIT_OVER), 1);
 		mad = end_last_sent(&peer.own, CM_ATTR_REJ);
 		cr_assert_eq(get_be16(mad + AT_REASON), CM_REJ_TIMEOUT);
+		cr_assert_eq(mad[32] >> 6, CM_SUBJECT_REP);
 		cr_assert_eq(mad[33], 8 << 1);
 		cr_assert_arr_eq(mad + AT_ARI, peer.own.config.ca_guid, 8);
 		peer_close(&peer);
@@ -312,8 +310,7 @@ Test(cm_passive, hostile_time_codes)
 	}
 }
 
-/* --- REJ of the peer
- * ------------------------------------------------------------------------------------ */
+/* --- REJ of the peer ------------------------------------------------------------------ */
 
 /* B65: with our id, and with 0 from a peer that never saw our REP. */
 Test(cm_passive, rej_in_rep_sent_frees_the_connection)
@@ -357,6 +354,47 @@ Test(cm_passive, rej_before_the_answer)
 	peer_close(&peer);
 }
 
+/*
+ * A peer may come round to an id that rests in timewait here: that is a new connection, and a
+ * refusal by this id means it, whichever of the two is found first.
+ */
+Test(cm_passive, id_used_again_by_the_peer)
+{
+	for (int adopted = 0; adopted <= 1; adopted++) {
+		uint8_t mad[256];
+
+		peer_open(&peer, true);
+		if (adopted) {
+			/* Record 1 is used and free again, so that the newer one gets it. */
+			peer_request(&peer);
+			peer_send_rej(&peer, 0, CM_REJ_TIMEOUT);
+			cr_assert(end_drain(&peer.own, 10 * END_S));
+			end_forget(&peer.own);
+		}
+		peer_establish(&peer);
+		peer_send_dreq(&peer, 1);
+		if (adopted) {
+			end_adopt(&peer.own);
+			end_listen(&peer.own);
+		}
+		peer.req.qpn++;
+		cm_req_encode(&peer.req, PEER_TID + 1, mad);
+		end_receive(&peer.own, &peer.other, mad);
+		cr_assert_eq(end_events(&peer.own, CM_CONNECT_REQUEST), 2);
+		peer_check_state(&peer, 0, 1, 1);
+		if (adopted)
+			end_adopt(&peer.own);
+		peer_send_rej(&peer, 0, CM_REJ_TIMEOUT);
+		cr_assert_eq(end_last(&peer.own, CM_REJECTED)->connection,
+			     end_last(&peer.own, CM_CONNECT_REQUEST)->connection);
+		peer_check_state(&peer, 0, 0, 2);
+		/* Now that it is over, its own REQ once more is a duplicate; nothing begins. */
+		end_receive(&peer.own, &peer.other, mad);
+		peer_check_state(&peer, 0, 0, 2);
+		peer_close(&peer);
+	}
+}
+
 Test(cm_passive, rej_when_established_disconnects)
 {
 	peer_open(&peer, true);
@@ -368,9 +406,7 @@ Test(cm_passive, rej_when_established_disconnects)
 	peer_close(&peer);
 }
 
-/* --- DREQ
- * ------------------------------------------------------------------------------------------------
- */
+/* --- DREQ ----------------------------------------------------------------------------- */
 
 /* B63, B68: DREP each time, in timewait and after it; the application hears of it once. */
 Test(cm_passive, dreq_is_always_answered)
@@ -475,9 +511,7 @@ Test(cm_passive, timewait_period)
 	peer_close(&peer);
 }
 
-/* --- release
- * ------------------------------------------------------------------------------------------------
- */
+/* --- release -------------------------------------------------------------------------- */
 
 Test(cm_passive, release_in_every_state)
 {

@@ -247,8 +247,7 @@ Test(cm_refuse, native_service_gets_all_private_data)
 	peer_close(&peer);
 }
 
-/* --- MADs that are no connection's
- * ---------------------------------------------------------------- */
+/* --- MADs that are no connection's ---------------------------------------------------- */
 
 /* B77: UD service resolution is answered each time, and not with silence. */
 Test(cm_refuse, sidr_is_not_supported)

@@ -106,8 +106,7 @@ static void check_same(const struct captured *expected, uint32_t id_offset, bool
 	cr_assert_arr_eq(own.sent[0].to.local_gid, expected->source, 16);
 }
 
-/* --- as the server ------------------------------------------------------------------------------
- */
+/* --- as the server -------------------------------------------------------------------- */
 
 static void answer_request(const struct captured *req, const uint8_t server[16])
 {
@@ -297,8 +296,7 @@ Test(cm_replay, server_export_protocol)
 		replay_as_server(names[i]);
 }
 
-/* --- as the client
- * --------------------------------------------------------------------------------- */
+/* --- as the client -------------------------------------------------------------------- */
 
 static struct twin *connect_as(const struct captured *req_mad)
 {
