@@ -41,7 +41,7 @@ enum slow_reason arp_receive(const struct link *link, const struct link_frame *f
 	uint8_t target[16];
 	bool ours;
 
-	if (frame->length < ARP_LENGTH || memcmp(arp, arp_format, 6))
+	if (frame->length < ARP_LENGTH || memcmp(arp, arp_format, 6) != 0)
 		return SLOW_MALFORMED;
 	operation = get_be16(arp + 6);
 	if (operation != ARP_REQUEST && operation != ARP_REPLY)
@@ -49,7 +49,7 @@ enum slow_reason arp_receive(const struct link *link, const struct link_frame *f
 	gid_from_v4(result->gid, arp + 14);
 	memcpy(result->mac, arp + 8, 6);
 	/* A sender whose two source addresses differ speaks for somebody else. */
-	if (memcmp(result->mac, frame->source_mac, 6) || !mac_is_unicast(result->mac))
+	if (memcmp(result->mac, frame->source_mac, 6) != 0 || !mac_is_unicast(result->mac))
 		return SLOW_MALFORMED;
 	if (link_owns(link, result->gid))
 		return SLOW_UNWANTED; /* claims our address, or is our own frame come back */

@@ -26,7 +26,7 @@ static uint32_t check_station(const struct link *link, const struct rte_mbuf *mb
 {
 	bool stripped = mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED;
 
-	if (!(frame->destination_mac[0] & 1) && memcmp(frame->destination_mac, link->mac, 6))
+	if (!(frame->destination_mac[0] & 1) && memcmp(frame->destination_mac, link->mac, 6) != 0)
 		return VERDICT(NOT_OURS_MAC);
 	if (stripped && frame->tagged)
 		return VERDICT_WIRE + WIRE_DOUBLE_TAG;

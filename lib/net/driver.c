@@ -11,6 +11,7 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *data)
 {
 	const char **wanted = data;
 
+	(void)size;
 	if (!info->dlpi_name || !strstr(info->dlpi_name, *wanted))
 		return 0;
 	*wanted = NULL;

@@ -39,7 +39,7 @@ static bool given(char *const extra[], const char *option)
 	bool is_short = option[1] != '-';
 
 	for (; extra && *extra; extra++) {
-		if (strncmp(*extra, option, length))
+		if (strncmp(*extra, option, length) != 0)
 			continue;
 		if (is_short || (*extra)[length] == '\0' || (*extra)[length] == '=')
 			return true;

@@ -52,7 +52,7 @@ static bool prefix_holds(const struct net_address *address, const uint8_t gid[16
 	uint32_t bytes = bits / 8;
 	uint8_t rest = (uint8_t)(0xff00 >> (bits % 8));
 
-	if (gid_is_v4(address->gid) != gid_is_v4(gid) || memcmp(address->gid, gid, bytes))
+	if (gid_is_v4(address->gid) != gid_is_v4(gid) || memcmp(address->gid, gid, bytes) != 0)
 		return false;
 	return bits % 8 == 0 || ((address->gid[bytes] ^ gid[bytes]) & rest) == 0;
 }

@@ -56,6 +56,7 @@ static ssize_t log_write(void *cookie, const char *text, size_t size)
 {
 	size_t done = 0;
 
+	(void)cookie;
 	if (kept.verbose)
 		fwrite(text, 1, size, stderr);
 	while (done < size) {

@@ -100,7 +100,7 @@ static enum slow_reason solicitation(const struct link *link, const struct link_
 
 		/* Duplicate address detection: to the group, without an address option. */
 		solicited_node(group, target);
-		if (option_mac || memcmp(destination, group, 16))
+		if (option_mac || memcmp(destination, group, 16) != 0)
 			return SLOW_MALFORMED;
 		group_mac(mac, all_nodes);
 		result->length = nd_build(link, answer, mac, target, all_nodes, ICMP6_ADVERTISE,

@@ -109,10 +109,12 @@ struct worker_message {
 };
 
 struct worker {
-	struct net *net;
+	/* Written by this worker, read by whoever has something for it; beside what stays. */
+	alignas(64) uint32_t sleeping;
 	unsigned int index;
 	int client_fd; /* written by clients */
 	int wake_fd;   /* written by control and other workers; private */
+	struct net *net;
 	struct transport *transport;
 	struct transport_stats *stats;
 
@@ -138,11 +140,12 @@ struct worker {
 
 	uint32_t empty_turns;
 	uint64_t sleep_ns; /* of the last sleep; 0: awake */
-	/* Written by this worker, read by whoever has something for it. */
-	alignas(64) uint32_t sleeping;
 };
 
 struct net {
+	alignas(64) uint32_t control_sleeping; /* as worker.sleeping */
+	int control_client_fd;                 /* written by clients */
+	int control_wake_fd;                   /* written by workers; private */
 	struct net_config config;
 	struct net_io io;
 	struct transport_shared *shared;
@@ -157,10 +160,7 @@ struct net {
 	uint32_t stop; /* atomic: workers leave their loops */
 
 	/* Control's. */
-	int control_client_fd; /* written by clients */
-	int control_wake_fd;   /* written by workers; private */
-	alignas(64) uint32_t control_sleeping;
-	alignas(64) struct neighbour_table neighbours;
+	struct neighbour_table neighbours;
 	uint64_t now;          /* of the call in progress */
 	uint64_t links_looked; /* ns */
 	uint32_t mad_psn;

@@ -42,7 +42,7 @@ static uint32_t port_of(const struct net *net, const uint8_t *frame)
 {
 	uint32_t port = 0;
 
-	while (port + 1 < net->config.ports && memcmp(net->port[port].link.mac, frame + 6, 6))
+	while (port + 1 < net->config.ports && memcmp(net->port[port].link.mac, frame + 6, 6) != 0)
 		port++;
 	return port;
 }
@@ -119,7 +119,7 @@ static unsigned int flush_port(struct worker *worker, uint32_t port, uint64_t no
 	if (sent) {
 		tx->stuck_since = 0;
 		tx->count -= sent;
-		memmove(tx->frame, tx->frame + sent, tx->count * sizeof(tx->frame[0]));
+		memmove(tx->frame, tx->frame + sent, tx->count * sizeof(void *));
 	} else if (!tx->stuck_since) {
 		tx->stuck_since = now;
 	} else if (now - tx->stuck_since >= STUCK_FOR_NS) {

@@ -151,8 +151,8 @@ static uint32_t take(uint16_t queue, uint8_t frame[2048])
 uint32_t far_receive(uint8_t frame[2048])
 {
 	for (unsigned int i = 0; i < 50000; i++) {
-		for (uint16_t queue = 0; queue < pair.workers; queue++) {
-			uint32_t length = take(queue, frame);
+		for (uint32_t queue = 0; queue < pair.workers; queue++) {
+			uint32_t length = take((uint16_t)queue, frame);
 
 			if (length)
 				return length;
