@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct parse {
 	struct ini_reader *reader;
@@ -52,6 +53,7 @@ int ini_read(struct ini_reader *reader, const char *path,
 	     void (*handler)(void *context, const struct ini_entry *entry), void *context)
 {
 	struct parse parse = { .reader = reader, .handler = handler, .context = context };
+	struct stat status;
 	int line;
 
 	reader->path = path;
@@ -60,6 +62,11 @@ int ini_read(struct ini_reader *reader, const char *path,
 	if (!reader->messages)
 		reader->messages = stderr;
 	parse.file = fopen(path, "r");
+	if (parse.file && fstat(fileno(parse.file), &status) == 0 && S_ISDIR(status.st_mode)) {
+		fclose(parse.file);
+		parse.file = NULL;
+		errno = EISDIR;
+	}
 	if (!parse.file) {
 		int error = errno;
 

@@ -176,10 +176,12 @@ static bool parse_options(int argc, char **argv, struct options *options)
 	while ((option = getopt_long(argc, argv, "s:n:D:t:h", table, NULL)) != -1)
 		if (!parse_option(option, options))
 			return false;
-	if (optind < argc && !strcmp(argv[optind], "read"))
+	if (optind < argc && !strcmp(argv[optind], "read")) {
 		options->run.operation = RUN_READ;
-	else if (optind < argc && strcmp(argv[optind], "write"))
+	} else if (optind < argc && strcmp(argv[optind], "write")) {
+		fprintf(stderr, "oriel-perf: %s: expected write or read\n", argv[optind]);
 		return false;
+	}
 	return options->peer.remote.ss_family && argc - optind <= 1;
 }
 
