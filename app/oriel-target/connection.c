@@ -152,6 +152,9 @@ static void receive_done(struct connection *connection, const NDK_RESULT_EX *res
 		/* The client ended its window itself; what it sent along has no meaning. */
 		connection->bound = false;
 		post_receive(connection, slot);
+	} else if (result->Type == OrielOperationTypeReceiveWriteImmediate) {
+		/* Its bytes went to the window: the buffer holds some earlier message. */
+		post_receive(connection, slot);
 	} else if (result->BytesTransferred >= EXPORT_REQUEST_SIZE &&
 		   (connection->sends >= SENDS || connection->held_count)) {
 		connection->held[connection->held_count++] = (uint16_t)slot;

@@ -1,0 +1,843 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Frames made by hand against a connection: what is served, refused, or dropped, and why."""
+import os
+import struct
+
+import rig
+import roce
+import stage
+from rig import expect, expect_equal
+from roce import (ACK, ATOMIC_ACK, COMPARE_SWAP, FETCH_ADD, NAK_ACCESS, NAK_INVALID, NAK_SEQUENCE,
+                  READ_ONLY, READ_REQUEST, SEND_ONLY, SEND_ONLY_INV, UC_WRITE_ONLY, UD_SEND_ONLY,
+                  WRITE_FIRST, WRITE_LAST, WRITE_MIDDLE, WRITE_ONLY, WRITE_ONLY_IMM, atomic_eth,
+                  bth, deth, orq1, reth)
+from stage import (Stage, case, connect, expect_alive, expect_dead, expect_memory, expect_silence,
+                   reasons)
+
+MTU = 1024
+
+
+def block(number, length=MTU):
+    """Payload that differs from what memory holds and from every other block."""
+    return bytes((number * 37 + i * 11 + 5) & 0xFF for i in range(length))
+
+
+def first(c, length, data, **options):
+    c.post(WRITE_FIRST, reth(c.at(0), c.window.token, length), data, **options)
+
+
+def refused(c, syndrome, send, **why):
+    """send() makes the daemon answer with this NAK for its PSN; the queue pair dies of it."""
+    with reasons(**why):
+        psn = c.psn
+        send()
+        c.expect_nak(syndrome, psn)
+    expect_dead(c)
+
+
+# --- lengths ------------------------------------------------------------------------------------
+
+
+@case("a good WRITE, READ, SEND and atomic")
+def good(memory):
+    c = connect()
+    with reasons():
+        c.write(16, b"hello")
+        memory[16:21] = b"hello"
+        expect_equal(c.read(0, 4096), bytes(memory), "read back")
+        expect_equal(c.atomic(FETCH_ADD, 8, 1), int.from_bytes(memory[8:16], "little"), "old value")
+        memory[8:16] = (int.from_bytes(memory[8:16], "little") + 1).to_bytes(8, "little")
+        window = c.ask(offset=4096, length=16)
+        expect_equal(window.length, 16, "length of the window that was asked for")
+    expect_memory(memory)
+
+
+@case("W01: RETH length greater than the sum of payloads: NAK 0x61, nothing behind it written")
+def length_too_great(memory):
+    c = connect()
+    with reasons(length=1):
+        first(c, 3072, block(1), ack=False)
+        c.post(WRITE_MIDDLE, b"", block(2), ack=False)
+        psn = c.psn
+        c.post(WRITE_LAST, b"", block(3, 512))
+        got = c.replies()
+    expect_equal([(p.opcode, p.syndrome, p.psn) for p in got], [(ACK, NAK_INVALID, psn)], "answer")
+    expect_dead(c)
+    memory[:2048] = block(1) + block(2)
+    expect_memory(memory)
+
+
+@case("W03, B19: FIRST and MIDDLE are full, LAST has something, ONLY fits: else NAK 0x61")
+def shapes(memory):
+    def short_first(c):
+        first(c, 2044, block(4, 1020))
+
+    def short_middle(c):
+        first(c, 3072, block(5), ack=False)
+        return lambda: c.post(WRITE_MIDDLE, b"", block(6, 1023))
+
+    def empty_last(c):
+        first(c, 1024, block(5), ack=False)
+        return lambda: c.post(WRITE_LAST)
+
+    def long_only(c):
+        c.post_write(0, block(7, 1028))
+
+    def long_middle(c):
+        first(c, 3072, block(5), ack=False)
+        return lambda: c.post(WRITE_MIDDLE, b"", block(6, 1028))
+
+    def short_send(c):
+        c.post(roce.SEND_FIRST, b"", block(8, 1020))
+
+    for shape in (short_first, short_middle, empty_last, long_only, long_middle, short_send):
+        c = connect()
+        before = c.psn
+        with reasons(length=1):
+            last = shape(c)
+            psn = c.psn if last else before
+            if last:
+                last()
+            got = c.replies()
+        expect_equal([(p.opcode, p.syndrome, p.psn) for p in got], [(ACK, NAK_INVALID, psn)],
+                     f"answer to {shape.__name__}")
+        expect_dead(c)
+    memory[:1024] = block(5)
+    expect_memory(memory)
+
+
+@case("W13, B01: pad without payload is dropped; pad must fit the length; it is never written")
+def pads(memory):
+    c = connect()
+    with reasons(pad=2):
+        c.peer.send(bth(SEND_ONLY, c.remote_qpn, c.psn, pad=3, ack=True))
+        c.peer.send(bth(WRITE_ONLY, c.remote_qpn, c.psn, pad=3, ack=True) + reth(0, 0, 0))
+        expect_silence(c)
+    expect_alive(c)
+    with reasons():
+        c.post(WRITE_ONLY, reth(c.at(0), c.window.token, 5), b"\xee" * 5, pad=3)
+        c.expect_ack(c.psn - 1 & 0xFFFFFF)
+    memory[:5] = b"\xee" * 5
+    expect_memory(memory)
+    for pad in (2, 0):
+        c = connect()
+        refused(c, NAK_INVALID, lambda: c.peer.send(
+            bth(WRITE_ONLY, c.remote_qpn, c.psn, pad=pad, ack=True)
+            + reth(c.at(0), c.window.token, 5) + b"\xdd" * 8), length=1)
+    expect_memory(memory)
+
+
+@case("W15, B03: truncated headers are dropped, whatever lies behind them in the frame")
+def truncated(memory):
+    c = connect()
+    whole = (bth(WRITE_ONLY, c.remote_qpn, c.psn, ack=True) + reth(c.at(0), c.window.token, 8)
+             + b"\xcc" * 12)
+    with reasons(runt=4):
+        for length in (0, 1, 12, 15):
+            c.peer.send_udp(whole[:length], tail=whole[length:])
+        expect_silence(c)
+    with reasons(header_truncated=4):
+        c.peer.send(whole[:12])
+        c.peer.send(bth(FETCH_ADD, c.remote_qpn, c.psn, ack=True) + bytes(16))
+        c.peer.send(bth(UD_SEND_ONLY, c.remote_qpn, c.psn))
+        c.peer.send(bth(WRITE_ONLY_IMM, c.remote_qpn, c.psn, ack=True) + bytes(16))
+        expect_silence(c)
+    with reasons(udp_length=3):
+        for udp_length in (7, 8 + 15, 8 + len(whole) + 40):
+            c.peer.send_udp(whole, udp_length=udp_length, tail=bytes(60))
+        expect_silence(c)
+    with reasons(ip_length=1):
+        frame = c.peer.frame(whole[:32]).bytes()
+        c.wire.send(frame[:-8])
+        expect_silence(c)
+    expect_memory(memory)
+    expect_alive(c)
+    # 16 bytes behind the UDP header are the smallest packet that can be good.
+    with reasons():
+        c.post(SEND_ONLY)
+        expect_equal(c.take_answer().code, 1, "code of the answer to an empty message")
+
+
+# --- addresses and tokens -----------------------------------------------------------------------
+
+
+@case("W05, B42: ranges that wrap or lie outside are refused by NAK 0x62, too long ones by 0x61")
+def ranges(memory):
+    top = 0xFFFFFFFFFFFFFC00
+    for address, length, syndrome, why in (
+            (lambda c: top, 0x400, NAK_ACCESS, "access_range"),
+            (lambda c: c.at(-1), 2, NAK_ACCESS, "access_range"),
+            (lambda c: c.at(stage.SIZE), 1, NAK_ACCESS, "access_range"),
+            (lambda c: c.at(stage.SIZE - 1), 2, NAK_ACCESS, "access_range"),
+            (lambda c: 0, 8, NAK_ACCESS, "access_range"),
+            (lambda c: c.at(0), 0x80000001, NAK_INVALID, "length"),
+            (lambda c: c.at(0), 0xFFFFFFFF, NAK_INVALID, "length"),
+            (lambda c: c.at(1), 0x80000000, NAK_ACCESS, "access_range")):
+        c = connect()
+        refused(c, syndrome, lambda: c.post(READ_REQUEST, reth(address(c), c.window.token, length)),
+                **{why: 1})
+        if length > MTU:
+            continue
+        c = connect()
+        refused(c, syndrome, lambda: c.post(WRITE_ONLY, reth(address(c), c.window.token, length),
+                                            block(1, length)), **{why: 1})
+    c = connect()
+    refused(c, NAK_ACCESS, lambda: c.post(FETCH_ADD, atomic_eth(c.at(stage.SIZE), c.window.token, 1)),
+            access_range=1)
+    expect_memory(memory)
+
+
+@case("W23, B44: inside the region but outside the window, or without the right: NAK 0x62")
+def windows(memory):
+    narrow = orq1(offset=1024, length=64)
+    for offset, length in ((-1, 1), (64, 1), (0, 65), (-1024, 8)):
+        c = connect(private=narrow)
+        expect_equal((c.window.length, c.read(0, 64)), (64, bytes(memory[1024:1088])), "window")
+        refused(c, NAK_ACCESS, lambda: c.post_read(offset, length), access_range=1)
+    for port in (stage.READ_ONLY, ):
+        c = connect(port)
+        c.read(0, 8)
+        refused(c, NAK_ACCESS, lambda: c.post_write(0, b"12345678"), access_rights=1)
+    for port in (stage.READ_ONLY, stage.NO_ATOMIC):
+        c = connect(port)
+        refused(c, NAK_ACCESS, lambda: c.post(FETCH_ADD, atomic_eth(c.at(0), c.window.token, 1)),
+                access_rights=1)
+    c = connect(private=orq1(access=2))
+    c.write(0, bytes(memory[:8]))
+    refused(c, NAK_ACCESS, lambda: c.post_read(0, 8), access_rights=1)
+    expect_memory(memory)
+
+
+@case("B51, W23: a window tied to a connection serves no other; one of the domain does")
+def tied(memory):
+    a, b = connect(), connect()
+    refused(b, NAK_ACCESS, lambda: b.post(READ_REQUEST, reth(a.at(0), a.window.token, 8)),
+            access_queue_pair=1)
+    expect_equal(a.read(0, 8), bytes(memory[:8]), "A reads on")
+    a.disconnect()
+    a, b = connect(stage.DOMAIN), connect(stage.DOMAIN)
+    data = os.urandom(8)
+    a.write(0, data)
+    with reasons():
+        psn = b.psn
+        b.post(READ_REQUEST, reth(a.at(0), a.window.token, 8))
+        expect_equal(b.take_read(psn, 8), data, "B reads A's window of the domain")
+    a.disconnect()
+    b.disconnect()
+
+
+@case("B59: the token of ORX1 is, byte for byte, the one on the wire; swapped it is no good")
+def token_order(memory):
+    c = connect()
+    psn = c.psn
+    c.post(READ_REQUEST, struct.pack("!Q", c.at(0)) + c.window.token_bytes + struct.pack("!I", 8))
+    expect_equal(c.take_read(psn, 8), bytes(memory[:8]), "read by the four bytes of ORX1")
+    swapped, = struct.unpack("<I", c.window.token_bytes)
+    refused(c, NAK_ACCESS, lambda: c.post_read(0, 8, token=swapped), access_unknown=1)
+
+
+@case("tokens that were never given out, and 0, are refused; each is counted as a bad token")
+def guesses(memory):
+    before = Stage.daemon.status()["bad_tokens"]
+    for token in (0, 1, 0xFFFFFFFF, Stage.witness.window.token ^ 1):
+        c = connect()
+        refused(c, NAK_ACCESS, lambda: c.post_write(0, b"guessed!", token=token), access_unknown=1)
+    expect_equal(Stage.daemon.status()["bad_tokens"], before + 4, "bad tokens counted")
+    expect_memory(memory)
+
+
+@case("B49: after each new window the token before it is dead")
+def rebound(memory):
+    for _ in range(3 if rig.QUICK else 15):
+        c = connect()
+        old = c.window.token
+        for _ in range(10):
+            window = c.ask()
+            expect(window.token not in (0, old), "a new window with the old token")
+            c.window, old = window, c.window.token
+        expect_equal(c.read(0, 8), bytes(memory[:8]), "read through the new window")
+        with reasons(**{"access_unknown": 1}):
+            psn = c.psn
+            c.post_read(0, 8, token=old)
+            c.expect_nak(NAK_ACCESS, psn)
+    expect_memory(memory)
+
+
+@case("B57: SEND with invalidate kills its own window at once, and nothing of anybody else's")
+def invalidates(memory):
+    a = connect()
+    with reasons():
+        psn = a.psn
+        a.post(SEND_ONLY_INV, struct.pack("!I", a.window.token))
+        a.expect_ack(psn)
+        window = a.ask()
+    refused(a, NAK_ACCESS, lambda: a.post_read(0, 8), access_unknown=1)
+    expect(window.token != a.window.token, "the new window has the dead token")
+    a = connect()
+    for token in (a.window.token, 0x12345678, 0):
+        b = connect()
+        with reasons(remote_invalidate=1):
+            b.post(SEND_ONLY_INV, struct.pack("!I", token))
+            expect_silence(b)
+        expect_dead(b)
+        expect_equal(a.read(0, 8), bytes(memory[:8]), "A's window lives")
+    a.disconnect()
+
+
+# --- sequence, replay ---------------------------------------------------------------------------
+
+
+@case("W11: a gap is reported once; what came early is not executed, then all once and in order")
+def gap(memory):
+    c = connect()
+    start = c.psn
+
+    def write(n):
+        c.post_write(n * 16, block(n, 16), psn=start + n & 0xFFFFFF)
+    with reasons(psn_ahead=1, psn_ahead_silent=3):
+        for n in (1, 2, 3, 5):
+            write(n)
+        c.expect_nak(NAK_SEQUENCE, start)
+        expect_silence(c)
+        expect_memory(memory)
+    with reasons():
+        for n in range(4):
+            write(n)
+            memory[n * 16:n * 16 + 16] = block(n, 16)
+        got = c.replies()
+        expect(got and all(p.syndrome & 0x60 == 0 for p in got), f"ACKs: {got}")
+        expect_equal((got[-1].psn, got[-1].msn), (start + 3 & 0xFFFFFF, 4), "last ACK")
+        expect_memory(memory)
+    c.psn = start + 4 & 0xFFFFFF
+    expect_alive(c)
+
+
+@case("W07, B13: a repeated atomic is answered from what was kept, never executed again")
+def atomics(memory):
+    c = connect()
+    c.write(0, (5).to_bytes(8, "little"))
+    memory[:8] = (12).to_bytes(8, "little")
+    psn = c.psn
+    with reasons(duplicate=2):
+        expect_equal(c.atomic(FETCH_ADD, 0, 7), 5, "value before")
+        again = {"psn": psn}
+        for _ in range(2):
+            c.post(FETCH_ADD, atomic_eth(c.at(0), c.window.token, 7), **again)
+            got = c.reply()
+            expect_equal((got.opcode, got.psn, got.original), (ATOMIC_ACK, psn, 5), "repeated")
+            other = connect()
+            for n in range(16):
+                expect_equal(other.atomic(FETCH_ADD, 5000 * 8, 0), other.atomic(
+                    FETCH_ADD, 5000 * 8, 0), f"atomic {n} of another queue pair")
+            other.disconnect()
+        expect_equal(c.read(0, 8), bytes(memory[:8]), "executed once")
+    before = Stage.daemon.verdicts()
+    c.post(FETCH_ADD, atomic_eth(c.at(0), c.window.token, 9), **again)
+    got = c.replies()
+    moved = Stage.daemon.verdicts() - before
+    expect(all(p.original == 5 for p in got) and sum(moved.values()) == 1,
+           f"altered repetition: {got} {dict(moved)}")
+    expect_equal(c.atomic(COMPARE_SWAP, 0, 0x1112131415161718, 12), 12, "compare equal")
+    expect_equal(c.atomic(COMPARE_SWAP, 0, 99, 12), 0x1112131415161718, "compare unequal")
+    expect_equal(c.atomic(FETCH_ADD, 0, 0xF0000000), 0x1112131415161718, "before the carry")
+    memory[:8] = (0x1112131415161718 + 0xF0000000).to_bytes(8, "little")
+    expect_memory(memory)
+
+
+@case("W09: a repeated READ that asks for more, elsewhere or by another token is dropped")
+def read_again(memory):
+    c = connect()
+    start, offset = c.psn, 8
+    c.read(offset, 1024)
+    for address, token, length in ((offset, c.window.token, 1028), (0, c.window.token, 1024),
+                                   (offset, Stage.witness.window.token, 1024)):
+        with reasons(duplicate_unknown=1):
+            c.post_read(address, length, token=token, psn=start)
+            expect_silence(c)
+    with reasons(duplicate=2):
+        for length in (1024, 512):
+            c.post_read(offset, length, psn=start)
+            expect_equal(c.take_read(start, length), bytes(memory[offset:offset + length]), "again")
+    expect_alive(c)
+    # The window dies between the READ and its repetition: no byte may come.
+    dead = c.window.token
+    c.post(SEND_ONLY_INV, struct.pack("!I", dead))
+    c.expect_ack(c.psn - 1 & 0xFFFFFF)
+    c.post_read(offset, 1024, psn=start, token=dead)
+    got = c.replies()
+    expect(all(p.opcode == ACK and p.syndrome == NAK_ACCESS for p in got), f"answers: {got}")
+
+
+@case("B22: MSN counts each request message once, whatever its kind; duplicates do not add")
+def message_numbers(memory):
+    c = connect()
+    start = c.psn
+    for n in range(3):
+        psn = c.psn
+        c.post_write(0, bytes(memory[:8]))
+        c.expect_ack(psn, n + 1)
+    c.post_read(0, 8)
+    expect_equal(c.reply().msn, 4, "MSN of a READ's response")
+    c.post(FETCH_ADD, atomic_eth(c.at(0), c.window.token, 0))
+    expect_equal(c.reply().msn, 5, "MSN of an atomic's answer")
+    psn = c.psn
+    c.post(SEND_ONLY, b"", orq1())
+    c.expect_ack(psn, 6)
+    c.take_answer()
+    with reasons(duplicate=2):
+        c.post_write(0, bytes(memory[:8]), psn=start)
+        c.expect_ack(psn, 6)
+        c.post(SEND_ONLY, b"", orq1(), psn=psn)
+        c.expect_ack(psn, 6)
+        expect_silence(c)
+
+
+@case("B37: zero-length WRITE and READ need no token; repeated they are answered the same")
+def zero_length(memory):
+    c = connect()
+    before = Stage.daemon.status()["bad_tokens"]
+    with reasons(duplicate=2):
+        psn = c.psn
+        c.post(WRITE_ONLY, reth(0, 0, 0))
+        c.expect_ack(psn)
+        c.post(WRITE_ONLY, reth(0, 0, 0), psn=psn)
+        c.expect_ack(psn)
+        psn = c.psn
+        c.post(READ_REQUEST, reth(0, 0, 0))
+        for again in (True, False):
+            got = c.reply()
+            expect_equal((got.opcode, got.psn, len(got.payload)), (READ_ONLY, psn, 0), "empty READ")
+            if again:
+                c.post(READ_REQUEST, reth(0, 0, 0), psn=psn)
+    expect_equal(Stage.daemon.status()["bad_tokens"], before, "bad tokens counted")
+
+
+@case("W25: the READ beyond what was agreed is refused by NAK 0x61, those within are answered")
+def too_many_reads(memory):
+    c = connect(responder=16, initiator=4)
+    expect_equal(c.responder, 4, "READs that the REP allows")
+    length, limit = 48 * MTU, 4
+    for _ in range(2):
+        starts = []
+        for _ in range(limit):
+            starts.append(c.psn)
+            c.post_read(0, length)
+        for start in starts:
+            c.take_read(start, length)
+    with reasons(read_limit=1):
+        starts = []
+        for _ in range(limit + 1):
+            starts.append(c.psn)
+            c.post_read(0, length)
+        for start in starts[:-1]:
+            c.take_read(start, length)
+        c.expect_nak(NAK_INVALID, starts[-1])
+    expect_dead(c)
+
+
+@case("B38: a connection that agreed on no READs gets NAK 0x61 for the first")
+def no_reads(memory):
+    for send in (lambda c: c.post_read(0, 8),
+                 lambda c: c.post(FETCH_ADD, atomic_eth(c.at(0), c.window.token, 1))):
+        c = connect(initiator=0)
+        expect_equal(c.responder, 0, "READs that the REP allows")
+        c.write(0, bytes(memory[:8]))
+        refused(c, NAK_INVALID, lambda: send(c), read_limit=1)
+    expect_memory(memory)
+
+
+@case("opcodes out of sequence: NAK 0x61")
+def sequence(memory):
+    for opcode, extension in ((WRITE_MIDDLE, b""), (WRITE_LAST, b""), (roce.SEND_LAST, b"")):
+        c = connect()
+        refused(c, NAK_INVALID, lambda: c.post(opcode, extension, block(1)), opcode_sequence=1)
+    c = connect()
+    first(c, 3072, block(2), ack=False)
+    refused(c, NAK_INVALID, lambda: c.post_read(0, 8), opcode_sequence=1)
+    memory[:1024] = block(2)
+    expect_memory(memory)
+
+
+@case("B10, B11: a refused atomic is answered by opcode 0x11; ATOMIC WRITE is not offered")
+def refused_atomics(memory):
+    c = connect()
+    refused(c, NAK_ACCESS, lambda: c.post(FETCH_ADD, atomic_eth(c.at(0), 0x01020304, 1)),
+            access_unknown=1)
+    c = connect()
+    refused(c, NAK_INVALID, lambda: c.post(FETCH_ADD, atomic_eth(c.at(4), c.window.token, 1)),
+            atomic_alignment=1)
+    c = connect()
+    with reasons(opcode=2):
+        for payload in (b"", b"12345678"):
+            c.peer.send(bth(0x1D, c.remote_qpn, c.psn, ack=True)
+                        + reth(c.at(0), c.window.token, 8) + payload)
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("B23: WRITE with immediate writes, takes a receive, and is no message to the target")
+def immediate(memory):
+    c = connect()
+    window = c.ask(length=8192)
+    for length in (0, 1, 64, 1024):
+        psn = c.psn
+        c.post(WRITE_ONLY_IMM, reth(c.at(0), window.token, length) + b"\1\2\3\4", block(9, length))
+        c.expect_ack(psn)
+        expect_silence(c)
+        memory[:length] = block(9, length)
+        expect_memory(memory)
+    c.window = window
+    expect_alive(c)
+
+
+# --- frames that must make no difference, and those that must ------------------------------------
+
+
+@case("W17, B04: what routers change is masked out of the ICRC, everything else is covered")
+def icrc_cover(memory):
+    c = connect()
+
+    def frame():
+        return c.peer.frame(bth(WRITE_ONLY, c.remote_qpn, c.psn, ack=True)
+                            + reth(c.at(0), c.window.token, 8) + b"icrcicrc", sport=c.sport)
+
+    def patch(part, at, xor):
+        def change(f):
+            value = bytearray(getattr(f, part))
+            value[at] ^= xor
+            setattr(f, part, bytes(value))
+        return change
+    memory[:8] = b"icrcicrc"
+    with reasons():
+        for change in (patch("ip", 8, 0x3F), patch("ip", 1, 0xB9), patch("udp", 6, 0x5A),
+                       patch("transport", 4, 0xFF)):
+            f = frame()
+            change(f)
+            f.refresh_checksum()
+            c.wire.send(f.bytes())
+            c.expect_ack(c.psn)
+            c.psn = c.psn + 1 & 0xFFFFFF
+    changes = [patch("ip", 5, 1), patch("udp", 0, 0x10), patch("transport", 8, 1),
+               patch("transport", 1, 0x80), patch("transport", 11, 1), patch("transport", 35, 1),
+               patch("icrc", 0, 1), patch("icrc", 3, 0x80), patch("ip", 15, 1)]
+    with reasons(icrc=len(changes) + 1):
+        for change in changes:
+            f = frame()
+            change(f)
+            f.refresh_checksum()
+            c.wire.send(f.bytes())
+        f = frame()
+        f.ip = f.ip[:16] + roce.packed(stage.ALIAS)
+        f.refresh_checksum()
+        c.wire.send(f.bytes())
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("W19, B15: an IPv4 identification is no fragment; fragments, options, extensions are dropped")
+def fragments(memory):
+    c = connect()
+
+    def write(**ip_options):
+        c.post_write(0, b"fragment", psn=c.psn, frame={"ip_options": ip_options})
+    memory[:8] = b"fragment"
+    for ident, flags in ((0x1234, 0x4000), (0x1234, 0), (0, 0), (0, 0x8000 | 0x4000)):
+        with reasons():
+            write(ident=ident, fragment=flags)
+            c.expect_ack(c.psn)
+            c.psn = c.psn + 1 & 0xFFFFFF
+    before = Stage.daemon.verdicts()
+    for ident, flags in ((0x1234, 0x2000), (0x1234, 185), (0, 0x2000 | 185)):
+        write(ident=ident, fragment=flags)
+    expect_silence(c)
+    # Behind a packet socket's fanout the kernel keeps fragments to itself.
+    expect(dict(Stage.daemon.verdicts() - before) in ({}, {"fragment": 3}), "reasons of fragments")
+    with reasons(ip_options=1):
+        write(options=b"\x01\x01\x01\x00")
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("W19: an IPv6 fragment header is dropped as a fragment, other extensions as such")
+def ipv6_extensions(memory):
+    c = connect(six=True)
+    with reasons(fragment=1, ip_options=3):
+        for following in (44, 0, 43, 60):
+            f = c.peer.frame(bth(WRITE_ONLY, c.remote_qpn, c.psn, ack=True)
+                             + reth(c.at(0), c.window.token, 8) + b"fragment", sport=c.sport)
+            extension = bytes([17, 0, 0, 0, 0, 0, 0, 1])
+            f.ip = (f.ip[:4] + struct.pack("!HB", len(f.udp + f.transport) + 12, following)
+                    + f.ip[7:] + extension)
+            c.wire.send(f.bytes())
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("B07, B16: IPv6: class, label, hops and any UDP checksum are accepted; lengths and GIDs count")
+def ipv6_fields(memory):
+    c = connect(six=True)
+
+    def frame(**ip_options):
+        return c.peer.frame(bth(WRITE_ONLY, c.remote_qpn, c.psn, ack=True)
+                            + reth(c.at(0), c.window.token, 8) + b"ipv6ipv6", sport=c.sport,
+                            ip_options=ip_options)
+
+    def accepted(f):
+        c.wire.send(f.bytes())
+        c.expect_ack(c.psn)
+        c.psn = c.psn + 1 & 0xFFFFFF
+    memory[:8] = b"ipv6ipv6"
+    with reasons():
+        accepted(frame(tclass=0x69, flow=0xABCDE, hops=7))
+        f = frame()
+        f.ip = struct.pack("!I", 6 << 28 | 0x69 << 20 | 0xABCDE) + f.ip[4:7] + b"\x07" + f.ip[8:]
+        accepted(f)
+        f = frame()
+        f.set_udp_checksum(f.right_udp_checksum())
+        accepted(f)
+        f = frame()
+        f.set_udp_checksum(f.right_udp_checksum() ^ 0x1111)
+        accepted(f)
+    with reasons(icrc=1):
+        f = frame()
+        f.ip = f.ip[:20] + b"\x01" + f.ip[21:]
+        c.wire.send(f.bytes())
+        expect_silence(c)
+    with reasons(udp_length=1):
+        f = frame()
+        f.ip = f.ip[:5] + bytes([f.ip[5] - 1]) + f.ip[6:]
+        c.wire.send(f.bytes())
+        expect_silence(c)
+    expect_memory(memory)
+
+
+@case("B17, B08: MigReq, FECN, BECN, reserved bits, solicited: served alike; TVer is not 0: dropped")
+def bits(memory):
+    c = connect()
+    with reasons():
+        for flags in ({"mig": False}, {"resv8a": 0x80}, {"resv8a": 0x40}, {"resv8a": 0x3F},
+                      {"resv7": 0x7F}, {"solicited": True}, {"resv8a": 0xFF, "resv7": 0x7F}):
+            psn = c.psn
+            c.post_write(0, bytes(memory[:8]), **flags)
+            c.expect_ack(psn)
+    with reasons(tver=2):
+        for version in (1, 15):
+            c.post_write(0, b"versions", tver=version, psn=c.psn)
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("B88: the UDP source port may be anything and change with each packet; ours is constant")
+def source_ports(memory):
+    c = connect()
+    ports = set()
+    for port in (1, 4791, 49152, 65535, 7):
+        psn = c.psn
+        c.post_write(0, bytes(memory[:8]), frame={"sport": port})
+        ports.add(c.expect_ack(psn).sport)
+    expect(len(ports) == 1 and min(ports) >= 0xC000, f"the daemon's source ports {ports}")
+
+
+@case("B74: P_Keys match in their lower 15 bits, one being a full member; others are dropped")
+def partition_keys(memory):
+    c = connect()
+    with reasons():
+        for pkey in (0xFFFF, 0x7FFF):
+            psn = c.psn
+            c.post_write(0, bytes(memory[:8]), pkey=pkey)
+            c.expect_ack(psn)
+    with reasons(pkey=3):
+        for pkey in (0x8001, 0x0000, 0x8000):
+            c.post_write(0, b"wrong key", pkey=pkey, psn=c.psn)
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("B118: a wrong IPv4 header checksum is noticed in software")
+def header_checksum(memory):
+    c = connect()
+    with reasons(ip_checksum=1):
+        f = c.peer.frame(bth(WRITE_ONLY, c.remote_qpn, c.psn, ack=True)
+                         + reth(c.at(0), c.window.token, 8) + b"checksum", sport=c.sport)
+        f.ip = f.ip[:10] + b"\x12\x34" + f.ip[12:]
+        c.wire.send(f.bytes())
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("W21, B80, B81: priority tags are served, tags of other VLANs and double tags are not")
+def tags(memory):
+    c = connect()
+    with reasons():
+        psn = c.psn
+        c.post_write(0, b"priority", frame={"tags": [(0x8100, 5 << 13)]})
+        c.expect_ack(psn)
+    memory[:8] = b"priority"
+    with reasons(wrong_vlan=2):
+        c.post_write(0, b"vlan 100", psn=c.psn, frame={"tags": [(0x8100, 100)]})
+        c.post_write(0, b"vlan 100", psn=c.psn, frame={"tags": [(0x8100, 7 << 13 | 4094)]})
+        expect_silence(c)
+    with reasons(double_tag=1):
+        c.post_write(0, b"two tags", psn=c.psn, frame={"tags": [(0x8100, 0), (0x8100, 0)]})
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@rig.test("W21, B80: a port with vlan = 100 takes and sends VID 100, whatever PCP and DEI")
+def vlan_port():
+    rig.veth("d1", "p1")
+    daemon = rig.Daemon("v", "net_af_packet0,iface=d1", "10.67.0.1/16", number=1,
+                        port="vlan = 100\n")
+    target = rig.Target("vtarget", daemon, "[export a]\nlisten = 10.67.0.1:7471\nsize = 4K\n"
+                        "access = read,write\n")
+    wire = roce.Wire("p1", daemon, "10.67.0.1")
+    peer = wire.peer()
+    peer.tags = [(0x8100, 100)]
+    c = wire.witness = roce.Connection(peer, 7471)
+    for tci in (100, 100 | 7 << 13 | 1 << 12):
+        psn = c.psn
+        c.post_write(0, b"vlan", frame={"tags": [(0x8100, tci)]})
+        got = c.expect_ack(psn)
+        expect_equal((got.tci or 0) & 0xFFF, 100, "VID of the daemon's frames")
+    before = daemon.verdicts()
+    for tagged in ([(0x8100, 101)], [], [(0x8100, 0)]):
+        c.post_write(0, b"none", psn=c.psn, frame={"tags": tagged})
+    expect_silence_of(c, wire)
+    expect_equal(dict(daemon.verdicts() - before), {"wrong_vlan": 3}, "reasons")
+    expect_equal(c.read(0, 4), b"vlan", "memory")
+    expect_equal((target.stop(), daemon.stop()), (0, 0), "exit status")
+
+
+def expect_silence_of(connection, wire):
+    wire.barrier()
+    expect_equal(list(wire.inbox[connection.qpn]), [], "packets where none may come")
+
+
+@case("packets from an address that is not the peer's, or to another of ours, are dropped")
+def wrong_addresses(memory):
+    c = connect()
+    stranger = Stage.wire.peer()
+    with reasons(not_peer=2):
+        c.post_write(0, b"stranger", psn=c.psn, frame={"source": stranger.ip})
+        c.post_write(0, b"stranger", psn=c.psn, frame={"destination": stage.ALIAS})
+        expect_silence(c)
+    with reasons(not_ours_ip=1):
+        c.post_write(0, b"stranger", psn=c.psn, frame={"destination": "10.66.77.77"})
+        expect_silence(c)
+    with reasons(not_ours_mac=1):
+        c.post_write(0, b"stranger", psn=c.psn, frame={"destination_mac": stranger.mac})
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("packets for queue pairs that do not exist are dropped and counted")
+def unknown_queue_pairs(memory):
+    c = connect()
+    numbers = [0, 2, 0xFFFFFF, c.remote_qpn ^ 1, c.remote_qpn ^ 0x800000]
+    with reasons(qp_unknown=len(numbers)):
+        for number in numbers:
+            c.post_write(0, b"unknown!", psn=c.psn, qpn=number)
+        expect_silence(c)
+    with reasons(qp_type=2, qkey=1, pkey=1, length=1):
+        c.post_write(0, b"to qp 1!", psn=c.psn, qpn=1)
+        c.peer.send(bth(roce.UD_SEND_ONLY_IMM, 1, 0) + deth(roce.GSI_QKEY, 1) + bytes(260))
+        c.peer.send(bth(UD_SEND_ONLY, 1, 0) + deth(0x11111111, 1) + bytes(256))
+        c.peer.send(bth(UD_SEND_ONLY, 1, 0, pkey=0x8001) + deth(roce.GSI_QKEY, 1) + bytes(256))
+        c.peer.send(bth(UD_SEND_ONLY, 1, 0) + deth(roce.GSI_QKEY, 1) + bytes(252))
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("opcodes of other services are dropped, undefined ones as unknown; the connection lives")
+def services(memory):
+    c = connect()
+    others = list(range(0x20, 0x2C)) + [UD_SEND_ONLY, roce.UD_SEND_ONLY_IMM]
+    with reasons(qp_type=len(others)):
+        for opcode in others:
+            c.peer.send(bth(opcode, c.remote_qpn, c.psn, ack=True) + reth(
+                c.at(0), c.window.token, 8) + bytes(4) + b"service!", sport=c.sport)
+        expect_silence(c)
+    unknown = [0x15, *range(0x18, 0x20), *range(0x2C, 0x64), *range(0x66, 0x81),
+               *range(0x82, 0x100)]
+    with reasons(opcode=len(unknown)):
+        for number, opcode in enumerate(unknown):
+            c.peer.send(bth(opcode, c.remote_qpn, c.psn, ack=True) + bytes(40), sport=c.sport)
+            if number % 100 == 99:
+                Stage.wire.barrier()
+        expect_silence(c)
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("responses that nobody asked for are dropped and counted, one by one")
+def responses(memory):
+    c = connect()
+    aeth = struct.pack("!I", 0x1F000001)
+    before = Stage.daemon.verdicts()
+    sent = 0
+    for psn in (c.receive_psn, c.receive_psn - 1, c.receive_psn + 1, 0, 0x800000):
+        for opcode, rest in ((ACK, aeth), (ACK, b"\x60" + aeth[1:]), (ACK, b"\x62" + aeth[1:]),
+                             (ACK, b"\x2c" + aeth[1:]), (READ_ONLY, aeth + bytes(8)),
+                             (roce.READ_FIRST, aeth + bytes(1024)), (roce.READ_MIDDLE, bytes(1024)),
+                             (roce.READ_LAST, aeth + bytes(8)), (ATOMIC_ACK, aeth + bytes(8))):
+            c.peer.send(bth(opcode, c.remote_qpn, psn & 0xFFFFFF) + rest, sport=c.sport)
+            sent += 1
+    expect_silence(c)
+    moved = Stage.daemon.verdicts() - before
+    expect(sum(moved.values()) == sent and set(moved) <= {"ack_future", "ack_ghost",
+                                                          "response_unexpected"},
+           f"{sent} responses: {dict(moved)}")
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("B02: every opcode, short of every length, to every kind of queue pair, ICRC wrong: counted")
+def sweep(memory):
+    c = connect()
+    lengths = (0, 4, 11, 12, 16, 20, 27, 28, 32, 44, 64) if rig.QUICK else range(65)
+    before = Stage.daemon.verdicts()
+    sent = 0
+    for length in lengths:
+        for opcode in range(256):
+            for qpn in (c.remote_qpn, 0, 1, 0xFFFFFF):
+                c.peer.send_udp((bth(opcode, qpn, c.psn, ack=True) + bytes(52))[:length])
+                sent += 1
+            if opcode % 32 == 31:
+                Stage.witness.read(0, 8)
+    expect_silence(c)
+    moved = Stage.daemon.verdicts() - before
+    expect_equal(sum(moved.values()), sent, f"frames counted, by reason {dict(moved)}")
+    expect(set(moved) <= {"runt", "opcode", "header_truncated", "pad", "icrc"},
+           f"reasons {dict(moved)}")
+    expect_alive(c)
+    expect_memory(memory)
+
+
+@case("random frames with a right ICRC on a live connection: the daemon stays and serves on")
+def random_frames(memory):
+    for _ in range(20 if rig.QUICK else 150):
+        c = connect()
+        for _ in range(5):
+            opcode = os.urandom(1)[0] & 0x1F
+            body = os.urandom(int.from_bytes(os.urandom(2), "big") % 1100)
+            pad = len(body) % 4
+            psn = c.psn + os.urandom(1)[0] % 3
+            c.peer.send(bth(opcode, c.remote_qpn, psn, ack=True, pad=pad) + body, sport=c.sport)
+        Stage.wire.barrier()
+        Stage.wire.inbox[c.qpn].clear()
+        c.disconnect()
+    expect_memory(memory)
+
+
+if __name__ == "__main__":
+    rig.main(stage.build)
