@@ -15,6 +15,8 @@
 #define MESSAGES_PER_POLL 256u /* of one worker */
 #define FRAMES_PER_POLL   64u
 #define LOOK_AT_LINKS_NS  500000000ull
+#define ANNOUNCEMENTS     2u
+#define ANNOUNCE_AGAIN_NS 2000000000ull
 
 /* --- life -------------------------------------------------------------------------- */
 
@@ -299,7 +301,10 @@ static unsigned int read_frames(struct net *net, const struct worker *worker)
 	return count;
 }
 
-/* Peers hear of our addresses when a link comes up, at the start as well. */
+/*
+ * Peers hear of our addresses when a link comes up, at the start as well, and once more a
+ * little later (RFC 5227 2.3): the other end of a link is not always as quick.
+ */
 static void look_at_links(struct net *net)
 {
 	if (net->links_looked && net->now - net->links_looked < LOOK_AT_LINKS_NS)
@@ -313,9 +318,16 @@ static void look_at_links(struct net *net)
 		if (rte_eth_link_get_nowait(port->id, &link))
 			continue;
 		up = link.link_status == RTE_ETH_LINK_UP;
-		if (up && !port->link_up)
-			slowpath_announce(net, p);
+		if (up && !port->link_up) {
+			port->announcements = ANNOUNCEMENTS;
+			port->announce_at = net->now;
+		}
 		port->link_up = up;
+		if (up && port->announcements && net->now >= port->announce_at) {
+			slowpath_announce(net, p);
+			port->announcements--;
+			port->announce_at = net->now + ANNOUNCE_AGAIN_NS;
+		}
 	}
 }
 

@@ -71,6 +71,8 @@ struct net_port {
 
 	/* Control's. */
 	bool link_up;
+	uint32_t announcements; /* still to be made */
+	uint64_t announce_at;   /* ns */
 	uint64_t arp_answered, nd_answered, icmp_answered, slow_refused, tx_dropped;
 };
 
