@@ -46,10 +46,8 @@ static void flush_send_entry(struct transport *t, struct qp *qp)
 
 static void flush_receive_entry(struct transport *t, struct qp *qp)
 {
-	struct receive_work *work = &qp->work;
-
-	work_peek_receive(t, qp, work);
-	receive_complete(t, qp, work, qp->responder,
+	work_peek_receive(t, qp);
+	receive_complete(t, qp, qp->responder,
 			 &(struct shm_cqe){ .status = NT_CANCELLED,
 					    .type = COMPLETION_RECEIVE,
 					    .provider_error = VERDICT(WR_FLUSHED) });
@@ -60,8 +58,11 @@ static uint32_t posted_sends(struct transport *t, struct qp *qp)
 	return work_posted(t, qp, &qp->send, &qp_local(t, qp)->memory->send);
 }
 
+/* What nobody took from an SRQ stays there for its other queue pairs. */
 static uint32_t posted_receives(struct transport *t, struct qp *qp)
 {
+	if (qp->srq)
+		return (qp->flags & QP_HOLDS) != 0;
 	return work_posted(t, qp, &qp->receive, &qp_local(t, qp)->memory->receive);
 }
 
@@ -77,6 +78,8 @@ unsigned int flush_run(struct transport *t, struct qp *qp)
 		flush_send_entry(t, qp);
 	for (; done < POLL_FLUSH && posted_receives(t, qp); done++)
 		flush_receive_entry(t, qp);
+	if (qp->srq && !posted_receives(t, qp))
+		srq_last_receive(t, qp);
 	if ((qp->flags & QP_FLUSH_WANTED) && !flush_pending(t, qp)) {
 		qp->flags &= ~QP_FLUSH_WANTED;
 		event_send(t, TRANSPORT_QP_FLUSHED, qp_index(t, qp), 0, 0);

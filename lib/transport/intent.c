@@ -74,6 +74,12 @@ static void apply(struct transport *t, const struct intent *intent)
 		apply_stock(t, intent);
 	if (intent->armed & INTENT_RECEIVE)
 		qp->receive.taken = intent->receive_taken;
+	if (intent->armed & INTENT_SHARED) {
+		t->shared->srqs[qp->srq].receive.taken = intent->receive_taken;
+		qp->flags |= QP_HOLDS;
+	}
+	if (intent->armed & INTENT_RELEASE)
+		qp->flags &= ~QP_HOLDS;
 	if (intent->armed & INTENT_RESPONDER)
 		word_commit(&qp->responder, intent->responder);
 	if (intent->armed & INTENT_REQUESTER)

@@ -62,6 +62,11 @@ struct cq_local {
 	struct shm_cq *memory;
 };
 
+struct srq_local {
+	struct shm_srq *memory;
+	bool broken; /* nonsense in its ring was reported */
+};
+
 struct session_local {
 	struct shm_session *memory;
 	uint32_t doorbell[SHM_MAX_SESSION_QPS]; /* queue pair by number */
@@ -76,6 +81,7 @@ struct transport_shared {
 	struct transport_sizes sizes;
 	struct qp *qps;
 	struct cq *cqs;
+	struct srq *srqs;
 	struct responder_resource *resources;
 	struct flight *flights;
 	uint32_t resource_mask; /* resources of one queue pair, minus 1; a power of two */
@@ -83,6 +89,7 @@ struct transport_shared {
 	const uint16_t *qpn_key;
 	struct qp_local *qp_local;
 	struct cq_local *cq_local;
+	struct srq_local *srq_local;
 	struct session_local **sessions;
 	handle_resolver *resolve;
 	void *resolve_context;
@@ -166,6 +173,12 @@ static inline struct qp_local *qp_local(const struct transport *t, const struct 
 static inline struct accessor qp_accessor(const struct qp *qp)
 {
 	return (struct accessor){ .pd = qp->pd, .qpn = qp->number, .session = qp->session };
+}
+
+/* For the SGEs of a receive. */
+static inline struct accessor receive_accessor(const struct qp *qp)
+{
+	return (struct accessor){ .pd = qp->receive_pd, .qpn = qp->number, .session = qp->session };
 }
 
 static inline struct flight *flight_at(const struct transport *t, uint32_t index)
@@ -339,20 +352,39 @@ enum work_result { WORK_TAKEN, WORK_NONE, WORK_NO_FLIGHT, WORK_MALFORMED };
 /* Copies and checks the next send-queue entry into a flight at the end of the list. */
 enum work_result work_take_send(struct transport *t, struct qp *qp);
 void work_peek_send(struct transport *t, struct qp *qp, struct shm_sqe *sqe);
-/* Copies the next receive, which stays in the queue until receive_complete(). */
-enum work_result work_peek_receive(struct transport *t, struct qp *qp, struct receive_work *work);
+/*
+ * The next receive into qp->work. One of the queue pair's own stays in the queue until
+ * receive_complete(); one of an SRQ is taken, and held until then.
+ */
+enum work_result work_peek_receive(struct transport *t, struct qp *qp);
+enum work_result work_copy_receive(const uint8_t *slot, uint32_t max_sge,
+				   struct receive_work *work);
 /* Frees the oldest flight. */
 void flight_free(struct transport *t, struct qp *qp, uint32_t index);
 /* Entries the client has posted and we have not taken; breaks the session on nonsense. */
 uint32_t work_posted(struct transport *t, struct qp *qp, const struct work_queue *queue,
 		     const struct shm_queue *shared);
 /* Bytes to the client's SGEs, and from a flight's into a frame. */
-enum access_reason work_scatter(struct transport *t, const struct qp *qp, const struct shm_sge *sge,
-				uint32_t nsge, uint64_t offset, const uint8_t *data,
-				uint32_t length);
+enum access_reason work_scatter(struct transport *t, const struct accessor *who,
+				const struct shm_sge *sge, uint32_t nsge, uint64_t offset,
+				const uint8_t *data, uint32_t length);
 enum access_reason work_gather(struct transport *t, const struct qp *qp,
 			       const struct flight *flight, uint64_t offset, struct frame *frame,
 			       uint32_t length);
+
+/* --- srq.c ---------------------------------------------------------------------------- */
+
+/* Takes the next receive of the queue pair's SRQ, unless it still holds one. */
+enum work_result srq_take(struct transport *t, struct qp *qp);
+/* In error, nothing of the SRQ in hand any more: tells it once. */
+void srq_last_receive(struct transport *t, struct qp *qp);
+
+/* --- shared.c ------------------------------------------------------------------------- */
+
+#define QUEUE_MAX_DEPTH (1u << 20)
+struct work_queue queue_layout(uint32_t depth, uint32_t sge, uint32_t entry, uint32_t payload,
+			       uint32_t offset);
+void queue_publish(struct shm_queue *shared, const struct work_queue *queue);
 
 /* --- responder.c, answer.c ------------------------------------------------------------ */
 
@@ -372,9 +404,8 @@ void responder_refuse(struct transport *t, struct qp *qp, uint8_t syndrome, uint
 void responder_refuse_access(struct transport *t, struct qp *qp, enum access_reason reason);
 /* Tells the control core what the peer did. */
 void responder_bad_token(struct transport *t, struct qp *qp, enum access_reason reason);
-/* Takes the receive, writes its completion and commits `word`, as one step. */
-void receive_complete(struct transport *t, struct qp *qp, const struct receive_work *work,
-		      uint64_t word, struct shm_cqe *cqe);
+/* Takes qp->work, writes its completion and commits `word`, as one step. */
+void receive_complete(struct transport *t, struct qp *qp, uint64_t word, struct shm_cqe *cqe);
 
 /* --- requester.c, response.c ---------------------------------------------------------- */
 

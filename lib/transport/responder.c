@@ -31,7 +31,7 @@ static void answer_nak(struct transport *t, struct qp *qp, uint8_t syndrome)
 /* The receive that an erroneous message holds completes with it; others are flushed later. */
 static void fail_receive(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict)
 {
-	receive_complete(t, qp, &qp->work, qp->responder,
+	receive_complete(t, qp, qp->responder,
 			 &(struct shm_cqe){ .status = status,
 					    .type = COMPLETION_RECEIVE,
 					    .provider_error = verdict });
@@ -96,14 +96,13 @@ static void packet_done(struct transport *t, struct qp *qp, bool ack_request)
 		answer_ack(t, qp);
 }
 
-void receive_complete(struct transport *t, struct qp *qp, const struct receive_work *work,
-		      uint64_t word, struct shm_cqe *cqe)
+void receive_complete(struct transport *t, struct qp *qp, uint64_t word, struct shm_cqe *cqe)
 {
 	struct intent *intent = intent_begin(t, qp);
-	uint64_t parts = INTENT_RECEIVE | INTENT_RESPONDER;
+	uint64_t parts = INTENT_RESPONDER | (qp->srq ? INTENT_RELEASE : INTENT_RECEIVE);
 
 	cqe->qp_context = qp->qp_context;
-	cqe->request_context = work->request_context;
+	cqe->request_context = qp->work.request_context;
 	cqe->qpn = qp->number;
 	intent->receive_taken = qp->receive.taken + 1;
 	intent->responder = word;
@@ -131,7 +130,7 @@ static void message_received(struct transport *t, struct qp *qp, uint16_t flags,
 		cqe.type = COMPLETION_RECEIVE;
 	}
 	qp->messages_in++;
-	receive_complete(t, qp, &qp->work, word_after(qp, MESSAGE_NONE, true), &cqe);
+	receive_complete(t, qp, word_after(qp, MESSAGE_NONE, true), &cqe);
 	packet_done(t, qp, view->ack_request);
 }
 
@@ -140,7 +139,7 @@ static void message_received(struct transport *t, struct qp *qp, uint16_t flags,
 /* False: answered already. */
 static bool take_receive(struct transport *t, struct qp *qp)
 {
-	switch (work_peek_receive(t, qp, &qp->work)) {
+	switch (work_peek_receive(t, qp)) {
 	case WORK_TAKEN: return true;
 	case WORK_MALFORMED:
 		fail_receive(t, qp, NT_INTERNAL_ERROR, VERDICT(RECEIVE_BAD));
@@ -171,6 +170,7 @@ static bool payload_fits_shape(const struct qp *qp, uint16_t flags, const struct
 static bool place_send(struct transport *t, struct qp *qp, const struct wire_view *view,
 		       uint64_t offset)
 {
+	const struct accessor who = receive_accessor(qp);
 	enum access_reason reason;
 
 	if (offset + view->payload_length > qp->work.capacity) {
@@ -178,7 +178,7 @@ static bool place_send(struct transport *t, struct qp *qp, const struct wire_vie
 		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(RECEIVE_TOO_SMALL));
 		return false;
 	}
-	reason = work_scatter(t, qp, qp->work.sge, qp->work.nsge, offset, view->payload,
+	reason = work_scatter(t, &who, qp->work.sge, qp->work.nsge, offset, view->payload,
 			      view->payload_length);
 	if (reason != ACCESS_OK) {
 		fail_receive(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
@@ -217,7 +217,7 @@ static void invalidate_done(struct transport *t, struct qp *qp)
 		return;
 	}
 	qp->messages_in++;
-	receive_complete(t, qp, &qp->work, word_after(qp, MESSAGE_NONE, true), &cqe);
+	receive_complete(t, qp, word_after(qp, MESSAGE_NONE, true), &cqe);
 	packet_done(t, qp, qp->invalidate.ack_request);
 }
 

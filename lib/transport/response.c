@@ -193,6 +193,7 @@ static void place_response(struct transport *t, struct qp *qp, struct flight *fl
 {
 	const uint64_t offset = (uint64_t)flight_received(qp, flight) << qp->mtu_shift;
 	const uint64_t rest = flight->length - offset;
+	const struct accessor who = qp_accessor(qp);
 	enum access_reason reason;
 
 	if (!response_fits(qp, view, rest)) {
@@ -200,7 +201,7 @@ static void place_response(struct transport *t, struct qp *qp, struct flight *fl
 		requester_fail(t, qp, NT_DATA_ERROR, VERDICT(RESPONSE_LENGTH));
 		return;
 	}
-	reason = work_scatter(t, qp, flight->sge, flight->nsge, offset, view->payload,
+	reason = work_scatter(t, &who, flight->sge, flight->nsge, offset, view->payload,
 			      view->payload_length);
 	if (reason != ACCESS_OK) {
 		requester_fail(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
@@ -220,8 +221,9 @@ static void place_atomic(struct transport *t, struct qp *qp, struct flight *flig
 			 const struct wire_view *view)
 {
 	const uint64_t original = be64_get(view_atomic_ack(view)->original);
+	const struct accessor who = qp_accessor(qp);
 	enum access_reason reason =
-		work_scatter(t, qp, flight->sge, flight->nsge, 0, (const uint8_t *)&original, 8);
+		work_scatter(t, &who, flight->sge, flight->nsge, 0, (const uint8_t *)&original, 8);
 
 	if (reason != ACCESS_OK) {
 		requester_fail(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);

@@ -137,13 +137,15 @@ struct remote_invalidate {
 };
 
 /* struct qp, flags. */
-#define QP_RNR_WAIT     0x01u /* the timer is an RNR wait: nothing is sent */
-#define QP_GAP_HANDLED  0x02u /* went back for a gap at `una`; not again until progress */
-#define QP_ESTABLISHED  0x04u /* the first packet was told */
-#define QP_FLUSH_WANTED 0x08u /* TRANSPORT_QP_FLUSHED is owed */
-#define QP_FLUSHED      0x10u /* nothing left to flush at last look */
-#define QP_INVALIDATING 0x20u /* `invalidate` is filled in, its token about to be revoked */
-#define QP_INVALIDATED  0x40u /* the token is revoked, the message not complete yet */
+#define QP_RNR_WAIT     0x01u  /* the timer is an RNR wait: nothing is sent */
+#define QP_GAP_HANDLED  0x02u  /* went back for a gap at `una`; not again until progress */
+#define QP_ESTABLISHED  0x04u  /* the first packet was told */
+#define QP_FLUSH_WANTED 0x08u  /* TRANSPORT_QP_FLUSHED is owed */
+#define QP_FLUSHED      0x10u  /* nothing left to flush at last look */
+#define QP_INVALIDATING 0x20u  /* `invalidate` is filled in, its token about to be revoked */
+#define QP_INVALIDATED  0x40u  /* the token is revoked, the message not complete yet */
+#define QP_HOLDS        0x80u  /* `work` was taken from the SRQ and is not complete */
+#define QP_LAST_WQE     0x100u /* TRANSPORT_QP_LAST_WQE was told */
 
 struct qp {
 	/* Read by every packet. */
@@ -170,7 +172,8 @@ struct qp {
 	uint32_t srq;
 	uint8_t answered; /* resources answered, modulo 256 as in `responder` */
 	uint8_t reserved1[3];
-	uint64_t reserved2;
+	uint32_t receive_pd; /* of its receives: the SRQ's, or its own */
+	uint32_t reserved2;
 
 	/* Requester. */
 	alignas(64) uint64_t requester;
@@ -305,13 +308,18 @@ struct cq {
 };
 _Static_assert(sizeof(struct cq) == 64 + 64 * SHM_MAX_WORKERS, "CQ record");
 
+/* --- shared receive queues ------------------------------------------------------------ */
+
+enum srq_state { SRQ_FREE = 0, SRQ_OPEN };
+
+/* Its home worker alone takes from it; `threshold` and `armed` the control thread sets, too. */
 struct srq {
-	uint32_t state; /* 0: free */
+	uint32_t state; /* enum srq_state */
 	uint32_t session;
 	uint32_t pd;
 	uint32_t home;
 	uint32_t threshold;
-	uint32_t armed;
+	uint32_t armed; /* 1: an event is owed; who exchanges it with 0 sends it */
 	struct work_queue receive;
 };
 _Static_assert(sizeof(struct srq) == 48, "SRQ record");
@@ -326,6 +334,8 @@ _Static_assert(sizeof(struct srq) == 48, "SRQ record");
 #define INTENT_REQUESTER 0x08u /* commit word */
 #define INTENT_STOCK     0x10u /* `stock_token` at `stock_tail` of the session's stock */
 #define INTENT_ATOMIC    0x20u /* 8 bytes at `address` from `old` to `swap` */
+#define INTENT_SHARED    0x40u /* entries of the SRQ taken: `receive_taken`; QP_HOLDS */
+#define INTENT_RELEASE   0x80u /* no more QP_HOLDS */
 
 struct intent {
 	uint64_t armed;

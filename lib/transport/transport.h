@@ -37,7 +37,7 @@ enum transport_event_type {
 	TRANSPORT_QP_ESTABLISHED, /* first packet arrived (COMM_EST) */
 	TRANSPORT_QP_LAST_WQE,    /* error state and nothing of an SRQ in hand any more */
 	TRANSPORT_QP_FLUSHED,     /* answer to transport_flush */
-	TRANSPORT_SRQ_LIMIT,
+	TRANSPORT_SRQ_LIMIT,      /* value: entries left */
 	TRANSPORT_CQ_ERROR,
 	TRANSPORT_BAD_TOKEN, /* a peer used a bad token: counted against it by the control core */
 	TRANSPORT_SESSION_BROKEN, /* nonsense in a session's rings: value is a verdict */
@@ -113,12 +113,38 @@ uint64_t cq_memory_size(uint32_t depth, uint32_t workers); /* bytes of its segme
 uint32_t cq_create(struct transport_shared *shared, const struct cq_config *config);
 void cq_destroy(struct transport_shared *shared, uint32_t cq);
 
+/*
+ * A shared receive queue belongs to one worker: all its queue pairs have that home. Messages
+ * take its entries in the order in which they arrive there. A doorbell is not needed for it.
+ */
+struct srq_config {
+	uint32_t session;
+	uint32_t pd; /* of its SGEs, whatever those of the queue pairs */
+	uint32_t depth;
+	uint32_t sge;
+	uint32_t home;          /* worker */
+	uint32_t limit;         /* as srq_set_limit(), but nothing is owed at once */
+	struct shm_srq *memory; /* header filled in by srq_create */
+	uint64_t memory_size;
+};
+uint64_t srq_memory_size(uint32_t depth, uint32_t sge);
+uint32_t srq_create(struct transport_shared *shared, const struct srq_config *config);
+uint32_t srq_home(const struct transport_shared *shared, uint32_t srq);
+/*
+ * Arms one TRANSPORT_SRQ_LIMIT: sent by the worker when a message leaves fewer entries than
+ * the limit, or finds none. True: there are fewer already, the caller reports it and nothing
+ * is armed. 0 disarms. Control thread.
+ */
+bool srq_set_limit(struct transport_shared *shared, uint32_t srq, uint32_t limit);
+/* After its last queue pair was destroyed. */
+void srq_destroy(struct transport_shared *shared, uint32_t srq);
+
 struct qp_config {
 	uint32_t session;
 	uint32_t pd;
 	uint32_t send_cq;
 	uint32_t receive_cq;
-	uint32_t srq;  /* 0: own receive queue */
+	uint32_t srq;  /* 0: own receive queue; else receive_depth and receive_sge are unused */
 	uint32_t type; /* enum shm_qp_type */
 	uint64_t qp_context;
 	uint32_t send_depth, receive_depth;
@@ -136,12 +162,15 @@ uint32_t qp_number(const struct transport_shared *shared, uint32_t qp);
 uint32_t qp_home(const struct transport_shared *shared, uint32_t qp);
 /* Index of the queue pair with this QPN, or 0. Any thread. */
 uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn);
-/* After transport_detach() is done. The QPN stays unused until `qp_retire` has gone round. */
+/*
+ * After transport_detach() is done. With an SRQ, flush first: a receive in hand would be lost
+ * to the others. The QPN stays unused until `qp_retire` has gone round. */
 void qp_destroy(struct transport_shared *shared, uint32_t qp);
 
 /* Adopted arena: where the segments of the objects lie in this process. */
 void cq_set_memory(struct transport_shared *shared, uint32_t cq, struct shm_cq *memory);
 void qp_set_memory(struct transport_shared *shared, uint32_t qp, struct shm_qp *memory);
+void srq_set_memory(struct transport_shared *shared, uint32_t srq, struct shm_srq *memory);
 
 enum qp_state { QP_RESET = 0, QP_INIT, QP_RTR, QP_RTS, QP_SQD, QP_SQE, QP_ERROR };
 enum qp_state qp_get_state(const struct transport_shared *shared, uint32_t qp);

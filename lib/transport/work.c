@@ -221,21 +221,16 @@ void flight_free(struct transport *t, struct qp *qp, uint32_t index)
 
 /* --- receive queue -------------------------------------------------------------------- */
 
-/* The entry stays where it is until its message is complete: receive_commit() takes it. */
-enum work_result work_peek_receive(struct transport *t, struct qp *qp, struct receive_work *work)
+enum work_result work_copy_receive(const uint8_t *slot, uint32_t max_sge, struct receive_work *work)
 {
-	const uint8_t *slot;
 	struct shm_rqe rqe;
 
-	if (work_posted(t, qp, &qp->receive, &qp_local(t, qp)->memory->receive) == 0)
-		return WORK_NONE;
-	slot = queue_slot(t, qp, &qp->receive);
 	memcpy(&rqe, slot, sizeof(rqe));
 	COPIED();
 	work->request_context = rqe.request_context;
 	work->capacity = 0;
 	work->nsge = 0;
-	if (rqe.nsge > qp->receive.max_sge)
+	if (rqe.nsge > max_sge)
 		return WORK_MALFORMED;
 	memcpy(work->sge, slot + sizeof(rqe), rqe.nsge * sizeof(struct shm_sge));
 	COPIED();
@@ -245,18 +240,25 @@ enum work_result work_peek_receive(struct transport *t, struct qp *qp, struct re
 	return WORK_TAKEN;
 }
 
+enum work_result work_peek_receive(struct transport *t, struct qp *qp)
+{
+	if (qp->srq)
+		return srq_take(t, qp);
+	if (work_posted(t, qp, &qp->receive, &qp_local(t, qp)->memory->receive) == 0)
+		return WORK_NONE;
+	return work_copy_receive(queue_slot(t, qp, &qp->receive), qp->receive.max_sge, &qp->work);
+}
+
 /* --- bytes to and from SGEs ----------------------------------------------------------- */
 
 /*
  * Walks `length` bytes at `offset` of a list of SGEs. Each piece is checked against its token
  * now, and its poison flag is looked at behind the copy.
  */
-enum access_reason work_scatter(struct transport *t, const struct qp *qp, const struct shm_sge *sge,
-				uint32_t nsge, uint64_t offset, const uint8_t *data,
-				uint32_t length)
+enum access_reason work_scatter(struct transport *t, const struct accessor *who,
+				const struct shm_sge *sge, uint32_t nsge, uint64_t offset,
+				const uint8_t *data, uint32_t length)
 {
-	const struct accessor who = qp_accessor(qp);
-
 	for (uint32_t i = 0; i < nsge && length; i++) {
 		struct access access;
 		enum access_reason reason;
@@ -269,7 +271,7 @@ enum access_reason work_scatter(struct transport *t, const struct qp *qp, const 
 		piece = sge[i].length - (uint32_t)offset;
 		if (piece > length)
 			piece = length;
-		reason = memory_access(t->shared->memory, &who, sge[i].token,
+		reason = memory_access(t->shared->memory, who, sge[i].token,
 				       sge[i].address + offset, piece, RIGHT_LOCAL_WRITE, &access);
 		if (reason != ACCESS_OK)
 			return reason;
