@@ -94,10 +94,22 @@ static void free_memory(struct target *target)
 	free(target->connections);
 }
 
-/* Serves; when the daemon goes, waits for its return. The exported data stay as they are. */
-static int run(struct target *target)
+#define FIRST_PAUSE   200 /* ms */
+#define LONGEST_PAUSE 5000
+
+static void explain(NTSTATUS status)
 {
-	NTSTATUS last = STATUS_SUCCESS;
+	if (status == STATUS_DEVICE_NOT_READY || status == STATUS_DEVICE_REMOVED)
+		fprintf(stderr, "oriel-target: orield is not there: trying again until it is\n");
+	else
+		fprintf(stderr, "oriel-target: cannot serve: %s: trying again\n",
+			OrielStatusName(status));
+}
+
+/* Serves; when the daemon goes, waits for its return. The exported data stay as they are. */
+static void run(struct target *target)
+{
+	int pause = FIRST_PAUSE;
 
 	while (!stop) {
 		NTSTATUS status = target_open(target);
@@ -105,21 +117,23 @@ static int run(struct target *target)
 		if (NT_SUCCESS(status)) {
 			fprintf(stderr, "oriel-target: serving %u export%s\n", target->config.count,
 				target->config.count == 1 ? "" : "s");
+			target->last_failure = STATUS_SUCCESS;
 			target_serve(target, &stop, &flush);
 			if (!stop)
 				fprintf(stderr, "oriel-target: the daemon is gone, waiting for its "
 						"return\n");
 			target_close(target);
-			status = STATUS_SUCCESS;
-		} else if (status != last) {
-			fprintf(stderr, "oriel-target: no session with orield: %s: trying again\n",
-				OrielStatusName(status));
+			pause = FIRST_PAUSE;
+		} else if (status != target->last_failure) {
+			explain(status);
+			target->last_failure = status;
+			pause = FIRST_PAUSE;
+		} else if (status != STATUS_DEVICE_NOT_READY && pause < LONGEST_PAUSE) {
+			pause *= 2;
 		}
-		last = status;
 		if (!stop)
-			poll(NULL, 0, 200);
+			poll(NULL, 0, pause);
 	}
-	return 0;
 }
 
 int main(int argc, char **argv)

@@ -77,7 +77,7 @@ static NTSTATUS listen_at(struct target *target, const struct target_export *exp
 	sync = sync_begin(target->adapter);
 	status = sync_end(&sync, NdkListen(listener->listener, (PSOCKADDR)&where, length,
 					   sync_requested, &sync));
-	if (!NT_SUCCESS(status))
+	if (!NT_SUCCESS(status) && status != target->last_failure)
 		fprintf(stderr, "%s:%u: [export %s] listen, port %u: %s%s\n", target->config.path,
 			export->line, export->name, address->port, OrielStatusName(status),
 			status == STATUS_INVALID_ADDRESS

@@ -52,6 +52,7 @@ struct listener {
 struct target {
 	struct target_config config;
 	struct target_memory memory[TARGET_MAX_EXPORTS];
+	NTSTATUS last_failure; /* of target_open(), told once */
 	/* Everything below belongs to the adapter and goes with it. */
 	NDK_ADAPTER *adapter;
 	NDK_PD *pd;
