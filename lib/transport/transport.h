@@ -164,7 +164,8 @@ uint32_t qp_home(const struct transport_shared *shared, uint32_t qp);
 uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn);
 /*
  * After transport_detach() is done. With an SRQ, flush first: a receive in hand would be lost
- * to the others. The QPN stays unused until `qp_retire` has gone round. */
+ * to the others. The QPN is not drawn again soon.
+ */
 void qp_destroy(struct transport_shared *shared, uint32_t qp);
 
 /* Adopted arena: where the segments of the objects lie in this process. */

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Receives shared by queue pairs: order of arrival, starvation, the limit, ends of its users. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shm/spsc.h"
+#include "rig.h"
+
+#define DEPTH 16u
+
+static struct rig rig;
+static struct shm_srq *memory;
+static uint32_t srq;
+static struct rig_qp *client[2], *server[2];
+
+static void post_shared(uint64_t context, uint32_t length)
+{
+	struct shm_queue *queue = &memory->receive;
+	uint8_t *slot =
+		shm_queue_slot(memory, queue->offset, queue->stride, queue->slots, queue->tail);
+	const struct shm_rqe rqe = { .request_context = context, .nsge = 1 };
+	const struct shm_sge sge = sge_at(&rig.b, context * 4096, length);
+
+	memcpy(slot, &rqe, sizeof(rqe));
+	memcpy(slot + sizeof(rqe), &sge, sizeof(sge));
+	shm_store_release(&queue->tail, queue->tail + 1);
+}
+
+static void post_many(uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		post_shared(1 + i, 4096);
+}
+
+static void post_message(int from, uint64_t context, uint32_t length)
+{
+	const struct shm_sge sge = sge_at(&rig.a, 0, length);
+
+	post_send(&rig.a, client[from],
+		  (struct shm_sqe){ .opcode = SHM_WR_SEND, .request_context = context }, &sge, 1);
+}
+
+static void setup(void)
+{
+	struct srq_config config = { .session = RIG_SESSION, .depth = DEPTH, .sge = 4 };
+	struct qp_config qp = { .type = SHM_QP_RC, .send_depth = 16, .send_sge = 4 };
+
+	rig_create(&rig);
+	fill(rig.a.bytes, 16384, 3);
+	config.pd = rig.b.pd;
+	config.memory_size = srq_memory_size(DEPTH, 4);
+	config.memory = memory = calloc(1, config.memory_size);
+	srq = srq_create(rig.b.shared, &config);
+	cr_assert_neq(srq, 0);
+	qp.srq = srq;
+	for (int i = 0; i < 2; i++) {
+		client[i] = end_open_qp(&rig.a, 0, 32);
+		server[i] = end_open_qp_config(&rig.b, &qp, 64);
+		cr_assert_eq(server[i]->memory->receive.slots, 0);
+		rig_join(&rig, client[i], server[i], rig_connection(), rig_connection());
+	}
+}
+
+static void teardown(void)
+{
+	rig_destroy(&rig);
+	free(memory);
+}
+
+TestSuite(srq, .init = setup, .fini = teardown);
+
+Test(srq, receives_go_in_order_of_arrival_over_the_queue_pairs)
+{
+	post_many(4);
+	for (int i = 0; i < 4; i++) {
+		post_message(i % 2, 10, 100);
+		rig_settle(&rig);
+		cr_assert_eq(expect_cqe(server[i % 2], 1 + (uint64_t)i, 0).bytes, 100);
+	}
+	cr_assert_eq(memory->receive.done, 4);
+	cr_assert_eq(memcmp(rig.b.bytes + 4096, rig.a.bytes, 100), 0);
+}
+
+Test(srq, messages_of_many_packets_at_the_same_time_do_not_mix)
+{
+	post_many(2);
+	memcpy(rig.b.bytes + 65536, rig.a.bytes, 4096);
+	post_message(0, 10, 4096);
+	post_message(1, 11, 4096);
+	rig_settle(&rig);
+	expect_cqe(server[0], 1, 0);
+	expect_cqe(server[1], 2, 0);
+	cr_assert_eq(memcmp(rig.b.bytes + 4096, rig.a.bytes, 4096), 0);
+	cr_assert_eq(memcmp(rig.b.bytes + 8192, rig.a.bytes, 4096), 0);
+}
+
+Test(srq, an_empty_one_fails_nobody)
+{
+	post_message(0, 10, 100);
+	post_message(1, 11, 100);
+	rig_settle(&rig);
+	cr_assert_geq(end_verdicts(&rig.b, VERDICT(NO_RECEIVE)), 2);
+	expect_no_cqe(client[0]);
+	post_many(2);
+	rig_run(&rig, rig.now + 100000000);
+	expect_cqe(client[0], 10, 0);
+	expect_cqe(client[1], 11, 0);
+	cr_assert_eq(memory->receive.done, 2);
+}
+
+Test(srq, the_limit_event_comes_once_when_fewer_are_left)
+{
+	const struct transport_event *event;
+
+	post_many(6);
+	cr_assert_not(srq_set_limit(rig.b.shared, srq, 4));
+	post_message(0, 10, 10);
+	post_message(0, 11, 10);
+	rig_settle(&rig);
+	cr_assert_eq(end_count_events(&rig.b, TRANSPORT_SRQ_LIMIT), 0, "four are not fewer");
+	post_message(0, 12, 10);
+	post_message(0, 13, 10);
+	rig_settle(&rig);
+	cr_assert_eq(end_count_events(&rig.b, TRANSPORT_SRQ_LIMIT), 1);
+	event = end_find_event(&rig.b, TRANSPORT_SRQ_LIMIT);
+	cr_assert_eq(event->object, srq);
+	cr_assert_eq(event->value, 3);
+	cr_assert_eq(event->async, SHM_ASYNC_SRQ_LIMIT);
+	cr_assert(srq_set_limit(rig.b.shared, srq, 4), "already below: the caller tells it");
+	post_message(0, 14, 10);
+	rig_settle(&rig);
+	cr_assert_eq(end_count_events(&rig.b, TRANSPORT_SRQ_LIMIT), 1);
+}
+
+/* B99: what was in use completes, the rest stays for the others. */
+Test(srq, b99_a_queue_pair_that_dies_returns_what_it_holds)
+{
+	post_shared(1, 100);
+	for (uint32_t i = 2; i <= DEPTH; i++)
+		post_shared(i, 4096);
+	post_message(0, 10, 200);
+	rig_settle(&rig);
+	expect_cqe(server[0], 1, NT_DATA_OVERRUN);
+	expect_no_cqe(server[0]);
+	cr_assert_eq(end_count_events(&rig.b, TRANSPORT_QP_LAST_WQE), 1);
+	transport_flush(rig.b.worker[0], server[0]->index, rig.now);
+	rig_settle(&rig);
+	cr_assert_eq(end_count_events(&rig.b, TRANSPORT_QP_LAST_WQE), 1, "once");
+	for (uint32_t i = 2; i <= DEPTH; i++) {
+		post_message(1, i, 10);
+		rig_settle(&rig);
+		expect_cqe(server[1], i, 0);
+	}
+	cr_assert_eq(memory->receive.done, DEPTH, "all are accounted for");
+}
+
+static bool lose_the_last(struct rig *r, bool from_a, uint32_t n, const struct wire_view *view)
+{
+	(void)r;
+	(void)n;
+	return from_a && (view->op->flags & OPF_LAST);
+}
+
+Test(srq, a_flush_in_the_middle_of_a_message_cancels_its_receive_only)
+{
+	post_many(3);
+	rig.lose = lose_the_last;
+	post_message(0, 10, 3000);
+	rig_settle(&rig);
+	cr_assert_eq(memory->receive.done, 1, "taken with its first packet");
+	transport_flush(rig.b.worker[0], server[0]->index, rig.now);
+	rig_settle(&rig);
+	expect_cqe(server[0], 1, NT_CANCELLED);
+	expect_no_cqe(server[0]);
+	cr_assert_eq(end_count_events(&rig.b, TRANSPORT_QP_LAST_WQE), 1);
+	cr_assert_eq(memory->receive.done, 1);
+}
+
+Test(srq, a_cursor_that_cannot_be_fails_who_asks)
+{
+	shm_store_release(&memory->receive.tail, 1000);
+	post_message(0, 10, 10);
+	rig_settle(&rig);
+	cr_assert_eq(end_count_events(&rig.b, TRANSPORT_SESSION_BROKEN), 1);
+	cr_assert_eq(qp_get_state(rig.b.shared, server[0]->index), QP_ERROR);
+}
+
+Test(srq, queue_pairs_of_another_session_or_worker_are_refused)
+{
+	struct qp_config config = server[0]->config;
+
+	config.session = RIG_SESSION + 1;
+	cr_assert_eq(qp_create(rig.b.shared, &config), 0);
+	config.session = RIG_SESSION;
+	config.srq = srq + 1;
+	cr_assert_eq(qp_create(rig.b.shared, &config), 0);
+}
