@@ -41,7 +41,8 @@ static struct adapter *adapter_allocate(NDK_VERSION version)
 	if (!adapter)
 		return NULL;
 	adapter->version = version;
-	adapter->socket = adapter->event_fd = adapter->control_fd = adapter->epoll_fd = -1;
+	adapter->socket = adapter->wake_fd = adapter->kick_fd = -1;
+	adapter->control_fd = adapter->epoll_fd = -1;
 	adapter->last_waiting = &adapter->first_waiting;
 	adapter->last_call = &adapter->first_call;
 	pthread_mutex_init(&adapter->lock, NULL);
@@ -104,6 +105,13 @@ void OrielCloseAdapter(NDK_ADAPTER *pNdkAdapter)
 		if (OrielProgress(pNdkAdapter) == 0)
 			OrielWait(pNdkAdapter, 100);
 	memory_adapter_closed(adapter);
+	/* What nobody waits for (refills, drops) the daemon need not answer any more. */
+	pthread_mutex_lock(&adapter->lock);
+	adapter->dead = true;
+	request_cancel_all(adapter);
+	pthread_mutex_unlock(&adapter->lock);
+	while (OrielProgress(pNdkAdapter))
+		;
 	adapter_free(adapter);
 }
 

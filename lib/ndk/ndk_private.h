@@ -216,9 +216,10 @@ struct adapter {
 	NDK_VERSION version; /* in force */
 
 	int socket;
-	int event_fd;   /* written by the daemon, and by us for OrielGetEventFd's sake */
+	int wake_fd;    /* the daemon writes its other end: a pipe */
+	int kick_fd;    /* an eventfd, for callbacks that become due without the daemon */
 	int control_fd; /* wakes the control core */
-	int epoll_fd;   /* event_fd and socket */
+	int epoll_fd;   /* wake_fd, kick_fd and socket */
 	int worker_fd[SHM_MAX_WORKERS];
 	uint32_t workers;
 	struct shm_session *session;
@@ -230,7 +231,7 @@ struct adapter {
 
 	pthread_mutex_t lock;
 	bool in_progress;
-	bool fd_given; /* OrielGetEventFd was called: progress drains the eventfd */
+	bool fd_given; /* OrielGetEventFd was called: progress drains the wakes */
 	bool slept;    /* OrielWait was called: somebody may sleep there */
 	bool dead;     /* the daemon is gone or has ended the session */
 	bool closing;

@@ -99,19 +99,23 @@ static void look_for_death(struct adapter *adapter)
 
 /* --- progress --------------------------------------------------------------------------------- */
 
-static void drain_eventfd(struct adapter *adapter)
+/* Both are non-blocking; whoever sleeps must not be woken again by what is known already. */
+static void drain_wakes(struct adapter *adapter)
 {
-	uint64_t count;
+	char wakes[4096];
+	uint64_t kicks;
 
-	if (read(adapter->event_fd, &count, sizeof(count)) < 0)
-		return; /* EAGAIN: nothing was written */
+	while (read(adapter->wake_fd, wakes, sizeof(wakes)) == sizeof(wakes))
+		;
+	if (read(adapter->kick_fd, &kicks, sizeof(kicks)) < 0)
+		return; /* EAGAIN: nobody kicked */
 }
 
 void adapter_kick(struct adapter *adapter)
 {
 	uint64_t one = 1;
 
-	if (write(adapter->event_fd, &one, sizeof(one)) < 0)
+	if (write(adapter->kick_fd, &one, sizeof(one)) < 0)
 		return; /* EAGAIN: it is readable as it is */
 }
 
@@ -143,7 +147,7 @@ ULONG OrielProgress(NDK_ADAPTER *pNdkAdapter)
 	if (pthread_mutex_trylock(&adapter->progress))
 		return 0;
 	if (adapter->fd_given)
-		drain_eventfd(adapter);
+		drain_wakes(adapter);
 	pthread_mutex_lock(&adapter->lock);
 	adapter->in_progress = true;
 	if (!adapter->dead) {
@@ -189,8 +193,8 @@ static int64_t now_ms(void)
 }
 
 /*
- * The daemon makes work visible before it writes the eventfd, and the eventfd is only read here
- * before the work is looked for: a write between the look and the sleep ends the sleep.
+ * Work is made visible before the descriptors are written, and they are only read before work is
+ * looked for: a write between the look and the sleep ends the sleep.
  */
 NTSTATUS OrielWait(NDK_ADAPTER *pNdkAdapter, LONG TimeoutMilliseconds)
 {
@@ -213,7 +217,7 @@ NTSTATUS OrielWait(NDK_ADAPTER *pNdkAdapter, LONG TimeoutMilliseconds)
 			return something_waits(adapter) ? STATUS_SUCCESS : STATUS_TIMEOUT;
 		if (ready < 0)
 			return STATUS_SUCCESS; /* a signal: its handler may want the caller awake */
-		drain_eventfd(adapter);
+		drain_wakes(adapter);
 		if (!session_is_alive(adapter)) {
 			pthread_mutex_lock(&adapter->lock);
 			if (!adapter->dead)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Coming in at the daemon's socket: hello, welcome, the session's memory and eventfds. */
+/* Coming in at the daemon's socket: hello, welcome, the session's memory and the descriptors that
+ * wake. */
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -148,17 +150,18 @@ static NTSTATUS map_session(struct adapter *adapter, const struct shm_welcome *w
 	return STATUS_SUCCESS;
 }
 
-/* One descriptor for "the daemon wrote" and "the daemon died". */
+/* One descriptor for "the daemon wrote", "the library has something" and "the daemon died". */
 static NTSTATUS watch(struct adapter *adapter)
 {
-	struct epoll_event interest = { .events = EPOLLIN };
+	struct epoll_event readable = { .events = EPOLLIN };
+	struct epoll_event dead = { .events = EPOLLRDHUP };
 
+	adapter->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	adapter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (adapter->epoll_fd < 0 ||
-	    epoll_ctl(adapter->epoll_fd, EPOLL_CTL_ADD, adapter->event_fd, &interest))
-		return refuse(STATUS_INSUFFICIENT_RESOURCES, "epoll: %s", strerror(errno));
-	interest.events = EPOLLRDHUP;
-	if (epoll_ctl(adapter->epoll_fd, EPOLL_CTL_ADD, adapter->socket, &interest))
+	if (adapter->kick_fd < 0 || adapter->epoll_fd < 0 ||
+	    epoll_ctl(adapter->epoll_fd, EPOLL_CTL_ADD, adapter->wake_fd, &readable) ||
+	    epoll_ctl(adapter->epoll_fd, EPOLL_CTL_ADD, adapter->kick_fd, &readable) ||
+	    epoll_ctl(adapter->epoll_fd, EPOLL_CTL_ADD, adapter->socket, &dead))
 		return refuse(STATUS_INSUFFICIENT_RESOURCES, "epoll: %s", strerror(errno));
 	return STATUS_SUCCESS;
 }
@@ -185,7 +188,7 @@ NTSTATUS session_join(struct adapter *adapter, const char *path)
 		return status;
 	}
 	close(fds[0]);
-	adapter->event_fd = fds[1];
+	adapter->wake_fd = fds[1];
 	adapter->control_fd = fds[2];
 	for (uint32_t w = 0; w < adapter->workers; w++)
 		adapter->worker_fd[w] = fds[3 + w];
@@ -196,8 +199,8 @@ NTSTATUS session_join(struct adapter *adapter, const char *path)
 
 void session_leave(struct adapter *adapter)
 {
-	const int fds[] = { adapter->epoll_fd, adapter->event_fd, adapter->control_fd,
-			    adapter->socket };
+	const int fds[] = { adapter->epoll_fd, adapter->wake_fd, adapter->kick_fd,
+			    adapter->control_fd, adapter->socket };
 
 	for (unsigned int i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)

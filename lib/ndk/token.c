@@ -90,7 +90,7 @@ static bool refill_ask(struct adapter *adapter)
 	return status == STATUS_PENDING;
 }
 
-/* After a failure one asks again only now and then. */
+/* After a refusal by the daemon one asks again only now and then. */
 static bool refill_wanted(struct adapter *adapter)
 {
 	bool wanted;
@@ -117,8 +117,9 @@ void token_refill_if_low(struct adapter *adapter)
 		if (refill_ask(adapter))
 			continue;
 		spin_lock(&adapter->window_lock);
-		refill_answered(adapter, true);
+		refill_answered(adapter, false);
 		spin_unlock(&adapter->window_lock);
+		return; /* until the next run of progress */
 	}
 }
 

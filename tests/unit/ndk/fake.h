@@ -27,12 +27,14 @@ struct fake {
 	/* What the welcome says; set before fake_open(). */
 	int32_t welcome_status;
 	uint32_t welcome_version;
-	bool mute; /* no welcome at all */
+	bool mute;                   /* no welcome at all */
+	void (*around)(bool inside); /* called before and after OrielOpenAdapter(); may be NULL */
 	struct shm_hello hello;
 
 	struct shm_session *session;
 	uint64_t session_size;
-	int event_fd, control_fd, worker_fd[FAKE_WORKERS];
+	int wake[2]; /* pipe; the client has the read end */
+	int control_fd, worker_fd[FAKE_WORKERS];
 
 	uint32_t request_head, reply_tail;
 	uint32_t last_handle;
