@@ -115,8 +115,7 @@ void OrielCloseAdapter(NDK_ADAPTER *pNdkAdapter)
 	adapter_free(adapter);
 }
 
-/* --- what it can do ------------------------------------------------------------------------------
- */
+/* --- what it can do ------------------------------------------------------------------ */
 
 NTSTATUS query_extension(NDK_OBJECT_HEADER *header, GUID *id, NDK_VERSION version,
 			 NDK_EXTENSION_INTERFACE *interface)

@@ -209,8 +209,7 @@ static NTSTATUS connector_complete_ex(NDK_CONNECTOR *ndk,
 				context);
 }
 
-/* --- passive side --------------------------------------------------------------------------------
- */
+/* --- passive side -------------------------------------------------------------------- */
 
 /* What the daemon refuses without having asked the peer can be tried again. */
 static bool ends_connector(NTSTATUS status)

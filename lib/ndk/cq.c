@@ -175,8 +175,7 @@ static ULONG cq_results_ex(NDK_CQ *ndk, NDK_RESULT_EX results[], ULONG room)
 	return take_results(cq_of(ndk), NULL, results, room);
 }
 
-/* --- arms ---------------------------------------------------------------------------------------
- */
+/* --- arms ---------------------------------------------------------------------------- */
 
 static uint32_t arm_of_type(uint32_t type)
 {

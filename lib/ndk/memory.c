@@ -166,8 +166,7 @@ void OrielFreeMemory(MDL *Mdl)
 	free(memory);
 }
 
-/* --- passing it to the daemon ------------------------------------------------------------------
- */
+/* --- passing it to the daemon -------------------------------------------------------- */
 
 NTSTATUS memory_send(struct adapter *adapter, struct memory *memory)
 {

@@ -139,8 +139,7 @@ typedef struct _MDL {
 #define NDIS_STATUS_ADAPTER_NOT_READY     ((NTSTATUS)0xC0010011)
 #define NDIS_STATUS_RESOURCES             ((NTSTATUS)0xC000009A)
 
-/* --- versions, objects --------------------------------------------------------------------------
- */
+/* --- versions, objects --------------------------------------------------------------- */
 
 typedef struct _NDK_VERSION {
 	USHORT Major;
@@ -234,8 +233,7 @@ typedef struct _NDK_SRQ {
 	const NDK_SRQ_DISPATCH *Dispatch;
 } NDK_SRQ;
 
-/* --- flags and enumerations ---------------------------------------------------------------------
- */
+/* --- flags and enumerations ---------------------------------------------------------- */
 
 /* Requests on the initiator queue. ALLOW_REMOTE_WRITE is two bits: its own and ALLOW_LOCAL_WRITE.
  */
@@ -770,8 +768,7 @@ NDK_STATIC_ASSERT(sizeof(NDK_CONNECTOR_DISPATCH) == 13 * 8, "connector table");
 NDK_STATIC_ASSERT(sizeof(NDK_ADAPTER_DISPATCH) == 9 * 8, "adapter table");
 #endif
 
-/* --- calls through the tables -------------------------------------------------------------------
- */
+/* --- calls through the tables -------------------------------------------------------- */
 
 static inline NTSTATUS NdkQueryAdapterInfo(NDK_ADAPTER *pNdkAdapter, NDK_ADAPTER_INFO *pInfo,
 					   ULONG *pBufferSize)
@@ -1246,8 +1243,7 @@ static inline NTSTATUS NdkGetSharedEndpointLocalAddress(NDK_SHARED_ENDPOINT *pNd
 
 #define ORIEL_API __attribute__((visibility("default")))
 
-/* --- adapter -------------------------------------------------------------------------------------
- */
+/* --- adapter ------------------------------------------------------------------------- */
 
 typedef struct _ORIEL_OPEN_PARAMETERS {
 	ULONG Size;          /* sizeof(ORIEL_OPEN_PARAMETERS) */

@@ -290,8 +290,7 @@ NTSTATUS memory_send(struct adapter *adapter, struct memory *memory);
 /* The memory of an MDL chain whose first `length` bytes lie together, or a status. */
 NTSTATUS memory_of_mdl(MDL *mdl, uint64_t length, struct memory **memory);
 
-/* --- regions, windows, tokens --------------------------------------------------------------------
- */
+/* --- regions, windows, tokens -------------------------------------------------------- */
 
 struct mr {
 	NDK_MR ndk;
@@ -345,8 +344,7 @@ NTSTATUS window_post_bind(NDK_QP *ndk, PVOID context, NDK_MR *ndk_mr, NDK_MW *nd
 			  SIZE_T length, ULONG flags);
 NTSTATUS window_post_invalidate(NDK_QP *ndk, PVOID context, NDK_OBJECT_HEADER *header, ULONG flags);
 
-/* --- connections --------------------------------------------------------------------------------
- */
+/* --- connections --------------------------------------------------------------------- */
 
 NTSTATUS connector_create(NDK_ADAPTER *ndk, NDK_FN_CREATE_COMPLETION completion, PVOID context,
 			  NDK_CONNECTOR **ppconnector);
@@ -365,8 +363,7 @@ ULONG address_to_sockaddr(const struct shm_address *from, struct sockaddr_storag
 /* The common end of the three NdkGet...Address functions. */
 NTSTATUS address_give(const struct shm_address *address, struct sockaddr *to, ULONG *length);
 
-/* --- what is not there ---------------------------------------------------------------------------
- */
+/* --- what is not there --------------------------------------------------------------- */
 
 NTSTATUS unsupported_shared_endpoint(NDK_ADAPTER *adapter, const PSOCKADDR address, ULONG length,
 				     NDK_FN_CREATE_COMPLETION completion, PVOID context,

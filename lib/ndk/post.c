@@ -233,8 +233,7 @@ NTSTATUS OrielCompareSwap(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *p
 	return post_atomic(qp_of(pNdkQp), &sqe, pResult);
 }
 
-/* --- receives ----------------------------------------------------------------------------------
- */
+/* --- receives ------------------------------------------------------------------------ */
 
 NTSTATUS post_receive(NDK_QP *ndk, PVOID context, const NDK_SGE *sgl, ULONG nsge)
 {

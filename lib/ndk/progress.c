@@ -79,8 +79,8 @@ static void removed_run(struct call *call)
 
 static void adapter_die(struct adapter *adapter)
 {
-	receive_replies(adapter); /* what it still said holds */
-	adapter->dead = true;
+	receive_replies(adapter);                                 /* what it still said holds */
+	__atomic_store_n(&adapter->dead, true, __ATOMIC_RELAXED); /* posts look without the lock */
 	request_cancel_all(adapter);
 	connector_disconnect_all(adapter);
 	adapter->removed.run = removed_run;
@@ -168,8 +168,7 @@ ULONG OrielProgress(NDK_ADAPTER *pNdkAdapter)
 	return count;
 }
 
-/* --- sleeping ------------------------------------------------------------------------------------
- */
+/* --- sleeping ------------------------------------------------------------------------ */
 
 static bool something_waits(struct adapter *adapter)
 {

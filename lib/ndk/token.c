@@ -96,7 +96,8 @@ static bool refill_wanted(struct adapter *adapter)
 	bool wanted;
 
 	spin_lock(&adapter->window_lock);
-	stock_drain(adapter);
+	if (adapter->tokens < TOKEN_LOW)
+		stock_drain(adapter);
 	wanted = adapter->tokens + adapter->tokens_asked < TOKEN_LOW &&
 		 (!adapter->refill_failed || ++adapter->refill_patience % REFILL_PATIENCE == 0);
 	if (wanted)
@@ -108,11 +109,6 @@ static bool refill_wanted(struct adapter *adapter)
 /* What workers gave back comes first; only a lasting want asks the daemon for more. */
 void token_refill_if_low(struct adapter *adapter)
 {
-	/* A look without the lock: whoever is wrong by a few is right the next time. */
-	if (__atomic_load_n(&adapter->tokens, __ATOMIC_RELAXED) +
-		    __atomic_load_n(&adapter->tokens_asked, __ATOMIC_RELAXED) >=
-	    TOKEN_LOW)
-		return;
 	while (refill_wanted(adapter)) {
 		if (refill_ask(adapter))
 			continue;
@@ -123,8 +119,7 @@ void token_refill_if_low(struct adapter *adapter)
 	}
 }
 
-/* --- table -------------------------------------------------------------------------------------
- */
+/* --- table --------------------------------------------------------------------------- */
 
 static struct token_link **token_bucket(struct adapter *adapter, uint32_t token)
 {

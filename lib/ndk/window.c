@@ -169,8 +169,7 @@ void window_completed(struct adapter *adapter, const struct shm_cqe *cqe)
 	spin_unlock(&adapter->window_lock);
 }
 
-/* --- bind ----------------------------------------------------------------------------------------
- */
+/* --- bind ---------------------------------------------------------------------------- */
 
 static bool within(uint64_t base, uint64_t size, uint64_t address, uint64_t length)
 {

@@ -301,8 +301,7 @@ static void answer(struct fake *fake, const struct shm_request *request)
 	fake_send(fake, &reply);
 }
 
-/* --- requests -----------------------------------------------------------------------------------
- */
+/* --- requests ------------------------------------------------------------------------ */
 
 static void take_segments(struct fake *fake)
 {

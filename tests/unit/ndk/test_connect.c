@@ -338,8 +338,7 @@ Test(passive, a_closed_connector_leaves_its_queue_pair_unconnected)
 	rig_close(&peer.rig);
 }
 
-/* --- active -------------------------------------------------------------------------------------
- */
+/* --- active -------------------------------------------------------------------------- */
 
 static NTSTATUS connect_it(struct peer *peer, const void *data, ULONG length)
 {

@@ -224,8 +224,7 @@ Test(wait, a_sleeping_daemon_is_woken)
 	rig_close(&rig);
 }
 
-/* --- the daemon's death --------------------------------------------------------------------------
- */
+/* --- the daemon's death -------------------------------------------------------------- */
 
 struct removal {
 	unsigned int events;

@@ -239,8 +239,7 @@ Test(stock, is_refilled_before_it_is_empty)
 	rig_close(&rig);
 }
 
-/* --- completions of binds ------------------------------------------------------------------------
- */
+/* --- completions of binds ------------------------------------------------------------ */
 
 Test(bind, that_fails_in_the_queue_leaves_the_window_unbound)
 {
