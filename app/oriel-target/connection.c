@@ -8,6 +8,7 @@
 
 #define READ_LIMIT 16u
 #define SEND_TAG   0x10000u /* RequestContext of sends; receives have slot + 1 */
+#define TRIES      2000u    /* about a millisecond each: so long for a token to be had */
 
 static void connection_close(struct connection *connection);
 
@@ -275,25 +276,35 @@ static void on_accepted(PVOID context, NTSTATUS status)
 	connection->target->served++;
 }
 
-/* Queue pair and window are there: receives, the bind, then the accept that carries its token. */
-static void accept_connection(struct connection *connection)
+/* A burst of requests empties the stock of tokens faster than it is filled: once more, later. */
+static bool wait_for_token(struct connection *connection, NTSTATUS status)
+{
+	if (status != STATUS_INSUFFICIENT_RESOURCES || connection->tries == TRIES)
+		return false;
+	connection->tries++;
+	connection->target->starved++;
+	return true;
+}
+
+/* The bind, then the accept that carries its token. */
+static void bind_and_accept(struct connection *connection)
 {
 	struct export_reply reply = { 0 };
 	uint8_t data[EXPORT_REPLY_SIZE];
+	NTSTATUS status = STATUS_SUCCESS;
 	uint64_t length;
 	uint8_t access;
 	uint32_t code;
-	NTSTATUS status;
 
-	for (unsigned int slot = 0; slot < RECEIVES; slot++)
-		post_receive(connection, slot);
-	if (connection->state != CONNECTION_OPENING)
-		return;
 	code = window_decide(connection->target, &connection->listener->address,
 			     &connection->request, &connection->export, &access, &length);
-	if (code == EXPORT_GRANTED && !NT_SUCCESS(window_bind(connection, connection->export,
-							      access, connection->request.offset,
-							      length, ORIEL_OP_FLAG_EARLY, &reply)))
+	if (code == EXPORT_GRANTED)
+		status = window_bind(connection, connection->export, access,
+				     connection->request.offset, length, ORIEL_OP_FLAG_EARLY,
+				     &reply);
+	if (wait_for_token(connection, status))
+		return;
+	if (!NT_SUCCESS(status))
 		code = EXPORT_NO_RESOURCES;
 	if (code != EXPORT_GRANTED) {
 		refuse_connection(connection, code);
@@ -305,6 +316,25 @@ static void accept_connection(struct connection *connection)
 			   sizeof(data), on_disconnect, connection, on_accepted, connection);
 	if (status != STATUS_PENDING)
 		on_accepted(connection, status);
+}
+
+void connection_retry(struct target *target)
+{
+	target->starved = 0;
+	for (unsigned int i = 0; i < target->used; i++)
+		if (target->connections[i].state == CONNECTION_STARVED)
+			bind_and_accept(&target->connections[i]);
+}
+
+/* Queue pair and window are there. */
+static void accept_connection(struct connection *connection)
+{
+	for (unsigned int slot = 0; slot < RECEIVES; slot++)
+		post_receive(connection, slot);
+	if (connection->state != CONNECTION_OPENING)
+		return;
+	connection->state = CONNECTION_STARVED;
+	bind_and_accept(connection);
 }
 
 static void opened(struct connection *connection, NTSTATUS status)

@@ -178,6 +178,7 @@ void target_close(struct target *target)
 	target->listener_count = 0;
 	memset(target->connections, 0, target->used * sizeof(*target->connections));
 	target->used = 0;
+	target->starved = 0;
 }
 
 void target_serve(struct target *target, const volatile sig_atomic_t *stop,
@@ -189,8 +190,10 @@ void target_serve(struct target *target, const volatile sig_atomic_t *stop,
 			for (uint32_t e = 0; e < target->config.count; e++)
 				target_memory_flush(&target->config.exports[e], &target->memory[e]);
 		}
+		if (target->starved)
+			connection_retry(target);
 		if (OrielProgress(target->adapter) == 0 &&
-		    !NT_SUCCESS(OrielWait(target->adapter, 500)))
+		    !NT_SUCCESS(OrielWait(target->adapter, target->starved ? 1 : 500)))
 			return;
 	}
 }

@@ -17,6 +17,7 @@ struct target;
 enum connection_state {
 	CONNECTION_FREE = 0,
 	CONNECTION_OPENING, /* queue pair and window are being made */
+	CONNECTION_STARVED, /* there is no token for its window yet */
 	CONNECTION_ACCEPTING,
 	CONNECTION_LIVE,
 	CONNECTION_CLOSING,
@@ -29,6 +30,7 @@ struct connection {
 	uint32_t generation; /* a late completion of an earlier user of the record is not ours */
 	enum connection_state state;
 	unsigned int waiting; /* callbacks still to come in OPENING and CLOSING */
+	unsigned int tries;   /* binds that found no token */
 	bool failed;
 	bool wanted;                   /* how a window was asked for at connect */
 	struct export_request request; /* REQ's */
@@ -64,6 +66,7 @@ struct target {
 	unsigned int listener_count;
 	struct connection *connections; /* MAX_CONNECTIONS */
 	unsigned int used;              /* records ever used */
+	unsigned int starved;           /* connections that wait for a token, at least */
 	bool removed;                   /* the daemon is gone */
 	uint64_t served;
 };
@@ -78,6 +81,8 @@ void target_serve(struct target *target, const volatile sig_atomic_t *stop,
 /* --- connection.c --- */
 void connection_incoming(PVOID context, NDK_CONNECTOR *connector);
 void connection_completion(PVOID context, NTSTATUS status); /* CQ notification */
+/* Those that waited for a token try again. */
+void connection_retry(struct target *target);
 
 /* --- window.c --- */
 /* Decides a request at this address: EXPORT_GRANTED and what is granted, or the refusal. */
