@@ -174,8 +174,7 @@ NTSTATUS OrielQueryAddresses(NDK_ADAPTER *pNdkAdapter, struct sockaddr_storage *
 	return room < *pCount ? STATUS_BUFFER_TOO_SMALL : STATUS_SUCCESS;
 }
 
-/* --- events
- * ------------------------------------------------------------------------------------------ */
+/* --- events -------------------------------------------------------------------------- */
 
 struct event_call {
 	struct call call;

@@ -121,8 +121,7 @@ void connector_disconnect_all(struct adapter *adapter)
 	}
 }
 
-/* --- we go
- * ---------------------------------------------------------------------------------------- */
+/* --- we go --------------------------------------------------------------------------- */
 
 /* Either way the connection is over, and its queue pair of no more use. */
 static void disconnect_finish(struct request *request, const struct shm_reply *reply)

@@ -306,8 +306,7 @@ static NTSTATUS connector_accept_ex(NDK_CONNECTOR *ndk, NDK_QP *qp, ULONG inboun
 				 connector_request(connector, accept_finish, completion, context));
 }
 
-/* --- both
- * ---------------------------------------------------------------------------------------------- */
+/* --- both ---------------------------------------------------------------------------- */
 
 static NTSTATUS connector_reject(NDK_CONNECTOR *ndk, const PVOID private_data, ULONG private_length)
 {

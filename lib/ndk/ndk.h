@@ -302,8 +302,7 @@ typedef enum _NDK_RDMA_TECHNOLOGY {
 	NdkMaxTechnology = 5
 } NDK_RDMA_TECHNOLOGY;
 
-/* --- structures
- * ------------------------------------------------------------------------------------ */
+/* --- structures ---------------------------------------------------------------------- */
 
 typedef struct _NDK_LOGICAL_ADDRESS {
 	int64_t QuadPart;
@@ -386,8 +385,7 @@ NDK_STATIC_ASSERT(sizeof(NDK_ADAPTER_INFO) == 104, "NDK_ADAPTER_INFO");
 NDK_STATIC_ASSERT(offsetof(NDK_ADAPTER_INFO, AdapterFlags) == 92, "NDK_ADAPTER_INFO");
 #endif
 
-/* --- callbacks of the consumer
- * ------------------------------------------------------------------------ */
+/* --- callbacks of the consumer ------------------------------------------------------- */
 
 /* A create function has finished; pNdkObject is NULL unless Status is STATUS_SUCCESS. */
 typedef void (*NDK_FN_CREATE_COMPLETION)(PVOID Context, NTSTATUS Status,
@@ -407,8 +405,7 @@ typedef void (*NDK_FN_DISCONNECT_EVENT_CALLBACK)(PVOID DisconnectEventContext);
 typedef void (*NDK_FN_DISCONNECT_EVENT_CALLBACK_EX)(PVOID DisconnectEventContext,
 						    ULONG ProviderDisconnectReason);
 
-/* --- functions of the provider, by object
- * --------------------------------------------------------------- */
+/* --- functions of the provider, by object -------------------------------------------- */
 
 /*
  * Closes any object but an adapter. STATUS_SUCCESS (no callback) or STATUS_PENDING; cannot fail.
@@ -1271,8 +1268,7 @@ ORIEL_API void OrielCloseAdapter(NDK_ADAPTER *pNdkAdapter);
 ORIEL_API NTSTATUS OrielQueryAddresses(NDK_ADAPTER *pNdkAdapter,
 				       struct sockaddr_storage *pAddresses, ULONG *pCount);
 
-/* --- progress
- * --------------------------------------------------------------------------------------- */
+/* --- progress ------------------------------------------------------------------------ */
 
 /* Runs what is due: completions, events, notifications. Returns how many callbacks ran. */
 ORIEL_API ULONG OrielProgress(NDK_ADAPTER *pNdkAdapter);
@@ -1305,8 +1301,7 @@ typedef void (*ORIEL_FN_EVENT_CALLBACK)(PVOID Context, ORIEL_EVENT Event,
 ORIEL_API void OrielSetEventHandler(NDK_ADAPTER *pNdkAdapter, ORIEL_FN_EVENT_CALLBACK Handler,
 				    PVOID Context);
 
-/* --- memory that can be registered
- * -------------------------------------------------------------------- */
+/* --- memory that can be registered --------------------------------------------------- */
 
 #define ORIEL_MEMORY_HUGE_PAGES    0x1u /* 2 MiB pages if there are enough */
 #define ORIEL_MEMORY_HUGE_REQUIRED 0x2u /* 2 MiB pages or STATUS_NO_MEMORY */
@@ -1327,8 +1322,7 @@ ORIEL_API NTSTATUS OrielAdoptMemory(int MemFd, UINT64 Offset, SIZE_T Length, MDL
 /* Unmaps. No region of any adapter may be registered in it. */
 ORIEL_API void OrielFreeMemory(MDL *Mdl);
 
-/* --- queue pairs: what NDKPI lacks
- * ------------------------------------------------------------------------ */
+/* --- queue pairs: what NDKPI lacks --------------------------------------------------- */
 
 ORIEL_API ULONG OrielGetQpNumber(NDK_QP *pNdkQp);
 

@@ -246,8 +246,7 @@ NTSTATUS window_post_bind(NDK_QP *ndk, PVOID context, NDK_MR *ndk_mr, NDK_MW *nd
 	return status;
 }
 
-/* --- invalidate
- * ------------------------------------------------------------------------------------- */
+/* --- invalidate ---------------------------------------------------------------------- */
 
 static NTSTATUS invalidate_prepare(const struct qp *qp, NDK_OBJECT_HEADER *header,
 				   struct shm_sqe *sqe)

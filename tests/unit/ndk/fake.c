@@ -390,8 +390,7 @@ void fake_release(struct fake *fake)
 	fake->held_count = 0;
 }
 
-/* --- a worker
- * --------------------------------------------------------------------------------------- */
+/* --- a worker ------------------------------------------------------------------------ */
 
 static bool satisfies(const struct shm_cqe *cqe, uint32_t arm)
 {

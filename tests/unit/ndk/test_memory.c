@@ -90,8 +90,7 @@ Test(adopt, needs_the_seals)
 	cr_expect_eq(OrielAdoptMemory(-1, 0, 1, &mdl), STATUS_INVALID_HANDLE);
 }
 
-/* --- registration
- * --------------------------------------------------------------------------------- */
+/* --- registration -------------------------------------------------------------------- */
 
 Test(register, tokens_and_what_the_daemon_is_told)
 {

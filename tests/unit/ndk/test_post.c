@@ -229,8 +229,7 @@ Test(post, rings_wrap)
 	rig_close(&rig);
 }
 
-/* --- inline
- * --------------------------------------------------------------------------------------- */
+/* --- inline -------------------------------------------------------------------------- */
 
 Test(post, inline_copies_all_pieces_whatever_their_number_and_tokens)
 {
@@ -264,8 +263,7 @@ Test(post, inline_to_its_limit_and_no_further)
 	rig_close(&rig);
 }
 
-/* --- deferral
- * -------------------------------------------------------------------------------------- */
+/* --- deferral ------------------------------------------------------------------------ */
 
 Test(post, deferred_requests_go_with_the_next_that_is_not)
 {

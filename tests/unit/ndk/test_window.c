@@ -259,8 +259,7 @@ Test(bind, that_fails_in_the_queue_leaves_the_window_unbound)
 	rig_close(&rig);
 }
 
-/* --- invalidate
- * -------------------------------------------------------------------------------------- */
+/* --- invalidate ---------------------------------------------------------------------- */
 
 Test(invalidate, uses_the_current_token_and_unbinds)
 {
