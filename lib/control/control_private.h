@@ -19,7 +19,7 @@ struct session_local {
 	struct shm_session *memory;
 	uint64_t size;
 	int socket;
-	int event_fd; /* the client reads it; workers write it too */
+	int event_fd; /* write end of the pipe that wakes the client; workers write it too */
 	uint32_t request_head;
 	uint32_t reply_tail;
 	struct pending_reply *pending_first, **pending_last;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A client's session: its control rings, its end, and the freeing of all that it held. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,13 +232,18 @@ static void fill_addresses(const struct control *control, struct shm_session *me
 	}
 }
 
-/* The memory and the eventfd of a session; the client gets both with its welcome. */
-static int session_allocate(struct control *control, uint32_t session, int *memory_fd)
+/*
+ * The memory of a session and the pipe that wakes its client, who gets the read end. Not an
+ * eventfd: the client would share its open file, could make it blocking, fill it, and so stop a
+ * worker.
+ */
+static int session_allocate(struct control *control, uint32_t session, int *memory_fd, int *wake_fd)
 {
 	struct session_local *local = &control->session[session];
 	uint32_t workers = net_get_config(control->net)->workers;
 	uint64_t page = 4095;
 	void *address;
+	int ends[2];
 	int error;
 
 	memset(local, 0, sizeof(*local));
@@ -252,11 +258,12 @@ static int session_allocate(struct control *control, uint32_t session, int *memo
 	if (error)
 		goto close_memory;
 	local->memory = address;
-	local->event_fd = eventfd_create();
-	if (local->event_fd < 0) {
-		error = local->event_fd;
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK)) {
+		error = -errno;
 		goto unmap;
 	}
+	*wake_fd = ends[0];
+	local->event_fd = ends[1];
 	local->memory->magic = SHM_MAGIC_SESSION;
 	local->memory->layout_version = SHM_LAYOUT_VERSION;
 	local->memory->session = session;
@@ -272,7 +279,8 @@ close_memory:
 	return error;
 }
 
-static int session_welcome(struct control *control, uint32_t session, int socket, int memory_fd)
+static int session_welcome(struct control *control, uint32_t session, int socket, int memory_fd,
+			   int wake_fd)
 {
 	struct session_local *local = &control->session[session];
 	uint32_t workers = local->memory->workers;
@@ -284,8 +292,7 @@ static int session_welcome(struct control *control, uint32_t session, int socket
 				       .session = session,
 				       .workers = workers,
 				       .session_size = local->size };
-	int fds[SHM_SOCKET_MAX_FDS] = { memory_fd, local->event_fd,
-					net_control_eventfd(control->net) };
+	int fds[SHM_SOCKET_MAX_FDS] = { memory_fd, wake_fd, net_control_eventfd(control->net) };
 
 	for (uint32_t w = 0; w < workers; w++)
 		fds[3 + w] = net_worker_eventfd(control->net, w);
@@ -297,7 +304,7 @@ int session_open(struct control *control, int socket, const struct shm_hello *he
 	struct epoll_event interest = { .events = EPOLLIN | EPOLLRDHUP };
 	struct session *record;
 	uint32_t session = 1;
-	int memory_fd;
+	int memory_fd, wake_fd = -1;
 	int error;
 
 	while (session < CONTROL_MAX_SESSIONS &&
@@ -305,7 +312,7 @@ int session_open(struct control *control, int socket, const struct shm_hello *he
 		session++;
 	if (session == CONTROL_MAX_SESSIONS)
 		return -ENOSPC;
-	error = session_allocate(control, session, &memory_fd);
+	error = session_allocate(control, session, &memory_fd, &wake_fd);
 	if (error)
 		return error;
 	interest.data.u64 = EPOLL_SESSION | session;
@@ -313,10 +320,11 @@ int session_open(struct control *control, int socket, const struct shm_hello *he
 		error = -errno;
 		goto free_memory;
 	}
-	error = session_welcome(control, session, socket, memory_fd);
+	error = session_welcome(control, session, socket, memory_fd, wake_fd);
 	if (error)
 		goto free_memory;
 	close(memory_fd);
+	close(wake_fd);
 	record = session_at(control, session);
 	memset(record, 0, sizeof(*record));
 	record->state = SESSION_OPEN;
@@ -332,6 +340,7 @@ int session_open(struct control *control, int socket, const struct shm_hello *he
 	return 0;
 free_memory:
 	close(memory_fd);
+	close(wake_fd);
 	close(control->session[session].event_fd);
 	shm_segment_unmap(control->session[session].memory, control->session[session].size);
 	return error;

@@ -26,6 +26,12 @@ struct device {
 int device_parse(struct device *device, const struct net_port_config *config, uint32_t workers,
 		 const char **message);
 
+/*
+ * Removes the socket file that a killed process left where this device will listen. 0, or a
+ * negative errno with *message (static): a living process listens there.
+ */
+int device_clear_socket(const struct device *device, const char **message);
+
 /* NULL when the driver is there; else a sentence (static) that names it and its package. */
 const char *driver_missing(const struct device *device);
 

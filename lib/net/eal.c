@@ -245,6 +245,20 @@ static const char *eal_failure(const struct net_config *config, unsigned int mar
 			   config->hugepages ? "; hugepages = no starts without hugepages" : "");
 }
 
+static int clear_sockets(const struct net_config *config, const char **message)
+{
+	for (uint32_t p = 0; p < config->ports; p++) {
+		struct device device;
+		int error = device_parse(&device, &config->port[p], config->workers, message);
+
+		if (!error)
+			error = device_clear_socket(&device, message);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
 int net_init_eal(const struct net_config *config, const char *program, char *const eal_arguments[],
 		 const char **message)
 {
@@ -253,6 +267,8 @@ int net_init_eal(const struct net_config *config, const char *program, char *con
 	int error;
 
 	error = check_cpus(config, message);
+	if (!error)
+		error = clear_sockets(config, message);
 	if (!error)
 		error = eal_arguments_build(&arguments, config, program, eal_arguments, message);
 	if (error)

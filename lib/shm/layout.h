@@ -55,7 +55,7 @@ struct shm_hello {
 
 /*
  * With status 0 the message carries 3 + workers descriptors, in this order: the
- * session memory, the eventfd that the client reads, the eventfd that wakes the
+ * session memory, the read end of the pipe that wakes the client, the eventfd that wakes the
  * control core, one eventfd per worker.
  */
 struct shm_welcome {
@@ -542,7 +542,7 @@ struct shm_cq {
 	/*
 	 * The client stores SHM_ARM_*; whoever satisfies the arm takes it by an atomic
 	 * exchange with SHM_ARM_NONE, so it is satisfied once. A worker that takes it
-	 * sets the notify bit and writes the session's eventfd.
+	 * sets the notify bit and writes the session's pipe.
 	 */
 	alignas(64) uint32_t arm;
 	alignas(64) uint32_t error; /* the daemon's: NTSTATUS once the CQ has failed */
