@@ -231,9 +231,10 @@ uint32_t host_take_token(struct host *host)
 	uint32_t pick, token;
 
 	collect_stock(host);
-	if (stock->count < 8) {
-		uint32_t fresh[32];
-		unsigned int got = token_reserve(host->memory, SIM_SESSION, 32, fresh);
+	/* Few: a slot soon comes back under its next token. */
+	if (stock->count < 2) {
+		uint32_t fresh[4];
+		unsigned int got = token_reserve(host->memory, SIM_SESSION, 4, fresh);
 
 		for (unsigned int i = 0; i < got; i++)
 			token_list_add(stock, fresh[i]);

@@ -335,13 +335,15 @@ static unsigned int end_pair(struct pair *pair)
 /* Each request completes or fails within bounded time, whatever the network does. */
 static void watch_progress(struct pair *pair)
 {
-	const uint64_t patience = 600000000000ull;
 	const struct end *a = &pair->end[0], *b = &pair->end[1];
+	const uint64_t patience = 3000000000ull + 20 * (8192ull << a->connection.timeout);
 
-	if (a->head == a->tail && b->head == b->tail)
+	if (pair->state == PAIR_ALIVE && a->head == a->tail && b->head == b->tail)
 		pair->progress = pair->world->now;
 	else if (pair->world->now - pair->progress > patience)
-		sim_fail(pair->world, "pair %u: nothing has completed for 600 s", pair->number);
+		sim_fail(pair->world, "pair %u: nothing has completed for %.1f s%s", pair->number,
+			 (double)patience / 1e9,
+			 pair->state == PAIR_ALIVE ? "" : ", and its end does not come");
 }
 
 unsigned int pair_turn(struct pair *pair)

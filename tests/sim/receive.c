@@ -62,8 +62,8 @@ static void spoil(struct end *end, struct receive *receive, struct shm_sge *sge)
 	struct rng *rng = &end->pair->world->traffic;
 	uint32_t bad = rng_below(rng, receive->pieces);
 
-	while (bad && sge[bad].length == 0)
-		bad--;
+	while (sge[bad].length == 0)
+		bad = (bad + 1) % receive->pieces;
 	receive->good = 0;
 	for (uint32_t i = 0; i < bad; i++)
 		receive->good += sge[i].length;

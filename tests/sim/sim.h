@@ -351,6 +351,7 @@ struct world {
 	bool closing;        /* pairs that end are not replaced */
 	uint64_t next_quiet; /* frames until the next comparison of all memory */
 	uint32_t life;
+	uint32_t idle_turns;
 	FILE *log;
 	struct sim_statistics statistics;
 };

@@ -58,9 +58,12 @@ static void turn(struct world *world)
 	for (uint32_t i = 0; i < world->config.pairs; i++)
 		done += pair_turn(&world->pair[i]);
 	if (done) {
+		world->idle_turns = 0;
 		world->now += rng_between(&world->schedule, 100, 3000);
 		return;
 	}
+	if (++world->idle_turns > 1000000)
+		sim_fail(world, "nothing happens any more, and not all is done");
 	next = next_event(world);
 	if (next == UINT64_MAX || next <= world->now)
 		next = world->now + 1000;
