@@ -167,7 +167,7 @@ static void choose_range(struct end *end, struct sim_window *window)
 		window->length = AREA_STRIP;
 		return;
 	}
-	window->rights = (rng_percent(rng, 60) ? 7 : rng_below(rng, 8)) * RIGHT_REMOTE_READ;
+	window->rights = (rng_percent(rng, 40) ? 7 : rng_below(rng, 8)) * RIGHT_REMOTE_READ;
 	window->length = rng_percent(rng, 50) ? rng_between(rng, LEAST_LENGTH, 1024)
 					      : rng_between(rng, LEAST_LENGTH, AREA_TARGET);
 	window->offset = end->target + rng_below(rng, AREA_TARGET - window->length + 1);
