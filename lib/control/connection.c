@@ -151,8 +151,8 @@ int connection_prepare(struct control *control, struct object *connector)
 	error = net_resolve(control->net, c->local.gid, c->remote.gid, &connection.path,
 			    control->now);
 	/*
-	 * A passive side knows the MAC from the request's frame and need not wait; a group's is none
-	 * that data may go to.
+	 * A passive side knows the MAC from the request's frame and need not wait; a group's is
+	 * none that data may go to.
 	 */
 	if (memcmp(c->remote_mac, no_mac, 6) && !(c->remote_mac[0] & 1)) {
 		memcpy(connection.path.remote_mac, c->remote_mac, 6);
