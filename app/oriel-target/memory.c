@@ -91,6 +91,18 @@ out:
 	return error;
 }
 
+/* The new file takes over whose the old one was and who may read it. */
+static int keep_owner(const char *path, int fd)
+{
+	struct stat old;
+
+	if (stat(path, &old))
+		return errno == ENOENT ? 0 : -errno;
+	if (fchown(fd, old.st_uid, old.st_gid) || fchmod(fd, old.st_mode & 07777))
+		return -errno;
+	return 0;
+}
+
 int target_memory_flush(const struct target_export *export, const struct target_memory *memory)
 {
 	char temporary[sizeof(export->file) + 8];
@@ -105,7 +117,9 @@ int target_memory_flush(const struct target_export *export, const struct target_
 		error = -errno;
 		goto fail;
 	}
-	error = write_all(fd, memory->mdl->StartVa, memory->size);
+	error = keep_owner(export->file, fd);
+	if (!error)
+		error = write_all(fd, memory->mdl->StartVa, memory->size);
 	if (!error && fsync(fd))
 		error = -errno;
 	close(fd);

@@ -80,6 +80,15 @@ def note(text):
         print(f"# {line}", flush=True)
 
 
+def sanitizers():
+    """What a sanitizer has to say about any program, where the build has one."""
+    for process in Process.running + Process.ended:
+        found = re.search(r".*(runtime error:|ERROR: \w+Sanitizer).*", process.log())
+        if found:
+            return f"{process.name}: {found.group(0)}"
+    return None
+
+
 def run_one(number, rule, function):
     started = time.monotonic()
     try:
@@ -92,6 +101,7 @@ def run_one(number, rule, function):
         problem = str(failure)
     except Exception:  # pylint: disable=broad-except
         problem = traceback.format_exc()
+    problem = problem or sanitizers()
     seconds = time.monotonic() - started
     print(f"{'not ok' if problem else 'ok'} {number} - {rule} ({seconds:.1f} s)", flush=True)
     if problem:
