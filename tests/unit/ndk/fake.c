@@ -152,6 +152,7 @@ NTSTATUS fake_open(struct fake *fake, const ORIEL_OPEN_PARAMETERS *parameters,
 void fake_die(struct fake *fake)
 {
 	close(fake->wake[1]);
+	fake->wake[1] = -1;
 	close(fake->socket);
 	fake->socket = -1;
 }
@@ -162,6 +163,8 @@ void fake_wake(struct fake *fake)
 {
 	uint64_t one = 1;
 
+	if (fake->wake[1] < 0)
+		return; /* dead */
 	/* A full pipe is readable, which is all that is wanted. */
 	if (write(fake->wake[1], &one, sizeof(one)) < 0)
 		cr_assert_eq(errno, EAGAIN);
