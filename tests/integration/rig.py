@@ -153,7 +153,8 @@ def until(condition, what, patience=PATIENCE):
         if value:
             return value
         if time.monotonic() > end:
-            raise Failure(f"did not happen within {patience} s: {what() if callable(what) else what}")
+            missing = what() if callable(what) else what
+            raise Failure(f"did not happen within {patience} s: {missing}")
         time.sleep(0.02)
 
 

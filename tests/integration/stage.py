@@ -53,8 +53,8 @@ class Stage:
 
 def build(more="bad-token-budget = 0\n"):
     rig.veth("d0", "p0")
-    Stage.daemon = rig.Daemon("a", "net_af_packet0,iface=d0", f"10.66.0.1/16, {ALIAS}/16, fd66::1/64",
-                              more=more)
+    Stage.daemon = rig.Daemon("a", "net_af_packet0,iface=d0",
+                              f"10.66.0.1/16, {ALIAS}/16, fd66::1/64", more=more)
     Stage.target = rig.Target("target", Stage.daemon, EXPORTS)
     Stage.wire = roce.Wire("p0", Stage.daemon, "10.66.0.1", "fd66::1")
     Stage.witness = Stage.wire.witness = connect(SCRATCH)
@@ -114,6 +114,15 @@ def expect_dead(connection):
     # Its owner may have closed the queue pair by now.
     expect(sum(moved[name] for name in ("qp_dead", "qp_unknown", "qp_state")) == 1 and
            sum(moved.values()) == 1, f"a dead queue pair counts a packet once: {dict(moved)}")
+
+
+def refused(c, syndrome, send, **why):
+    """send() makes the daemon answer with this NAK for its PSN; the queue pair dies of it."""
+    with reasons(**why):
+        psn = c.psn
+        send()
+        c.expect_nak(syndrome, psn)
+    expect_dead(c)
 
 
 def expect_alive(connection):

@@ -4,17 +4,17 @@ import os
 import random
 import signal
 import struct
-import time
 
 import rig
 import roce
 import stage
 from rig import Process, expect, expect_equal, until
-from roce import (ACK, DREP, DREQ, MRA, NAK_ACCESS, REJ, REP, REQ, RTU, SEND_ONLY, bth, orq1)
-from stage import SCRATCH, Stage, case, connect, expect_alive, expect_memory
+from roce import DREP, DREQ, MRA, NAK_ACCESS, REJ, REP, REQ, RTU, bth, orq1
+from stage import SCRATCH, Stage, case, connect, expect_alive
 
-REJ_NO_RESOURCES, REJ_TIMEOUT, REJ_UNSUPPORTED, REJ_SERVICE, REJ_TRANSPORT, REJ_STALE = 3, 4, 5, 8, 9, 10
-REJ_GID, REJ_MTU, REJ_CONSUMER = 12, 26, 28
+REJ_NO_RESOURCES, REJ_TIMEOUT, REJ_UNSUPPORTED = 3, 4, 5
+REJ_SERVICE, REJ_TRANSPORT, REJ_STALE, REJ_GID = 8, 9, 10, 12
+REJ_MTU, REJ_CONSUMER = 26, 28
 REFUSAL = 0x4F525231  # "ORR1"
 
 
@@ -74,7 +74,7 @@ def depths(memory):
                      f"depths of the REP to {responder}, {initiator}")
 
 
-@case("B75: private data of any length: what is behind the request is ignored, nothing is everything")
+@case("B75: private data of any length: the rest is ignored, nothing at all asks for everything")
 def private_data(memory):
     for private in (b"", b"\0" * 56, orq1(), orq1()[:47], orq1() + os.urandom(8)):
         expect_equal(connect(private=private).window.length, stage.SIZE, f"window for {private!r}")
@@ -111,7 +111,7 @@ def parts(memory):
         window = connect(port, private=private).window
         expect_equal((window.length, window.access), (length, access), f"window of {private!r}")
     c = connect()
-    for private, code in ((dict(name=b"absent"), 2), (dict(access=8), 1), (dict(offset=1 << 40), 4)):
+    for private, code in (({"name": b"absent"}, 2), ({"access": 8}, 1), ({"offset": 1 << 40}, 4)):
         window = c.ask(**private)
         expect_equal((window.access, window.length, window.token, window.code), (0, 0, 0, code),
                      f"answer to {private}")
@@ -124,7 +124,7 @@ def parts(memory):
 def nobody(memory):
     expect_equal(refusal(stage.ABSENT_PORT).reason, REJ_SERVICE, "an unused port")
     expect_equal(refusal(service=0x0000000001110000 | SCRATCH).reason, REJ_SERVICE, "UDP's space")
-    expect_equal(refusal(service=0x1234567890ABCDEF).reason, REJ_SERVICE, "a service of another kind")
+    expect_equal(refusal(service=0x1234567890ABCDEF).reason, REJ_SERVICE, "another kind")
     for transport in (1, 2, 3):
         expect_equal(refusal(transport=transport).reason, REJ_TRANSPORT, f"transport {transport}")
 
@@ -160,11 +160,11 @@ def paths(memory):
     expect_equal(refusal(here=other).reason, REJ_UNSUPPORTED, "another source GID")
     expect_equal(refusal(here="fd66::99", there="fd66::1", cma_here=other,
                          cma_there="10.66.0.1").reason, REJ_GID, "GIDs of another family")
-    expect_equal(refusal(cma_there=other).reason, REJ_CONSUMER, "a foreign address in the CMA header")
+    expect_equal(refusal(cma_there=other).reason, REJ_CONSUMER, "a foreign CMA address")
     expect_equal(refusal(cma_version=1).reason, REJ_CONSUMER, "a CMA header of another version")
 
 
-@case("B74: P_Keys in MADs: 7FFF and FFFF come in, others are dropped; the REQ's must be the default")
+@case("B74: P_Keys in MADs: 7FFF and FFFF come in, others are dropped; a REQ names the default")
 def partition_keys(memory):
     c = roce.Connection(Stage.wire.peer(), SCRATCH, connect=False)
     with stage.reasons(pkey=3):
@@ -293,7 +293,7 @@ def rejected(memory):
         settle()
 
 
-@case("B76: peers that leave between REQ and RTU, at once, by REJ, DREQ or in silence, leave nothing")
+@case("B76: peers that leave between REQ and RTU, by REJ, DREQ or in silence, leave nothing")
 def left(memory):
     for number in range(20 if rig.QUICK else 100):
         c = roce.Connection(Stage.wire.peer(), SCRATCH, connect=False)
@@ -340,7 +340,8 @@ def malformed(memory):
     bad = 0
     for version, kind, class_version, method in ((2, 7, 2, 3), (1, 3, 2, 3), (1, 7, 1, 3),
                                                  (1, 7, 2, 2), (1, 7, 2, 0x81), (0, 0, 0, 0)):
-        header = struct.pack("!BBBBHHQHHI", version, kind, class_version, method, 0, 0, 1, REQ, 0, 0)
+        header = struct.pack("!BBBBHHQHHI", version, kind, class_version, method, 0, 0, 1, REQ, 0,
+                             0)
         peer.send(bth(roce.UD_SEND_ONLY, 1, 0) + roce.deth(roce.GSI_QKEY, 1)
                   + header.ljust(256, b"\xff"))
         bad += 1
@@ -376,7 +377,7 @@ def slow_accept(memory):
     Stage.wire.mads.clear()
 
 
-@case("B66: requests that pile up before a listener are bounded, for each peer; the rest is refused")
+@case("B66: requests that pile up before a listener are bounded for each peer, then refused")
 def backlog(memory):
     peer, other = Stage.wire.peer(), Stage.wire.peer()
     os.kill(Stage.target.pid, signal.SIGSTOP)

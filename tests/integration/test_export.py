@@ -148,7 +148,7 @@ def daemon_restart():
             process.stop()
     once(b, "fill", "78")
     stop(a)
-    until(lambda: "the daemon is gone" in target.log().rsplit("serving", 1)[1], "the target sees it")
+    until(lambda: "the daemon is gone" in target.log().rsplit("serving", 1)[1], "it notices")
     a = again()
     target.wait_log("oriel-target: serving", rounds + 2)
     once(b, "verify", "78")
@@ -176,7 +176,7 @@ def link_restart():
         stop(target, b, a)
 
 
-@test("B110: the memif server's daemon restarts: the other lives, and a restart of it mends the link")
+@test("B110: the memif server's daemon restarts: the other lives, its restart mends the link")
 def link_server_restart():
     a, b = server(), client()
     target = Target("target", a, EXPORT)
@@ -258,7 +258,8 @@ def bad_files():
         result = subprocess.run([rig.program("oriel-target"), "--config", path],
                                 capture_output=True, text=True, timeout=rig.PATIENCE, check=False)
         expect(result.returncode > 0 and mention in result.stderr and
-               result.stderr.startswith(f"{path}:"), f"{backing}: {result.returncode} {result.stderr}")
+               result.stderr.startswith(f"{path}:"),
+               f"{backing}: {result.returncode} {result.stderr}")
     with open("/run/it/small.bin", "rb") as file:
         expect_equal(file.read(), b"x" * 100, "the file that was too long")
 

@@ -135,7 +135,8 @@ def office(memory):
     sent = 0
     for _ in range(10):
         # DHCP, mDNS, SSDP, NetBIOS
-        send_ip(peer, 17, udp(68, 67, os.urandom(300)), destination="255.255.255.255", mac=BROADCAST)
+        send_ip(peer, 17, udp(68, 67, os.urandom(300)), destination="255.255.255.255",
+                mac=BROADCAST)
         send_ip(peer, 17, udp(5353, 5353, os.urandom(80)), destination="224.0.0.251",
                 mac="01:00:5e:00:00:fb")
         send_ip(peer, 17, udp(40000, 1900, os.urandom(80)), destination="239.255.255.250",
