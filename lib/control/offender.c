@@ -7,10 +7,13 @@
 
 #define MINUTE 60000000000ull
 
-/* The record of an address, or the one to reuse: the longest idle that is not shut out. */
+/*
+ * The record of an address, or the one to reuse: the longest idle that is not shut out; NULL when
+ * all are.
+ */
 static struct offender *offender_find(struct control *control, const uint8_t gid[16], bool *known)
 {
-	struct offender *oldest = &control->offender[0];
+	struct offender *oldest = NULL;
 
 	for (unsigned int i = 0; i < MAX_OFFENDERS; i++) {
 		struct offender *offender = &control->offender[i];
@@ -20,8 +23,7 @@ static struct offender *offender_find(struct control *control, const uint8_t gid
 			return offender;
 		}
 		if (offender->shut_until < control->now &&
-		    (oldest->shut_until >= control->now ||
-		     offender->window_start < oldest->window_start))
+		    (!oldest || offender->window_start < oldest->window_start))
 			oldest = offender;
 	}
 	*known = false;
@@ -37,6 +39,8 @@ void offender_count(struct control *control, const uint8_t gid[16])
 	if (control->config.bad_token_budget == 0)
 		return;
 	offender = offender_find(control, gid, &known);
+	if (!offender)
+		return;
 	if (!known || control->now - offender->window_start > MINUTE) {
 		memcpy(offender->gid, gid, 16);
 		offender->count = 0;

@@ -107,7 +107,7 @@ void session_flush(struct control *control, uint32_t session)
 	if (!local->wake)
 		return;
 	local->wake = false;
-	if (write(local->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+	if (write(local->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN && errno != EPIPE)
 		fprintf(stderr, "orield: waking session %u: %s\n", session, strerror(errno));
 }
 
@@ -413,7 +413,7 @@ void session_end(struct control *control, uint32_t session, const char *reason)
 	session_release(control->memory, session, &local->grace);
 	snprintf(local->memory->end_reason, sizeof(local->memory->end_reason), "%s", reason);
 	shm_store_release(&local->memory->ended, 1);
-	if (write(local->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+	if (write(local->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN && errno != EPIPE)
 		fprintf(stderr, "orield: waking session %u: %s\n", session, strerror(errno));
 	close(local->socket);
 	free_pending(local);

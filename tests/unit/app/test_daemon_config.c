@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The daemon's configuration: what a file becomes. */
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <errno.h>
+#include <sched.h>
+
+#include "config_file.h"
+#include "orield/config.h"
+
+static struct config config;
+
+static int read_config(const char *format, ...)
+{
+	char text[2048];
+	va_list arguments;
+	int error;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	error = config_read(&config, config_file(text));
+	config_file_remove();
+	return error;
+}
+
+/* A processor that this process may use: the n-th. */
+static int processor(int n)
+{
+	cpu_set_t allowed;
+
+	cr_assert_eq(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &allowed) && n-- == 0)
+			return cpu;
+	return -1;
+}
+
+Test(daemon_config, a_file_with_only_a_port_gets_the_documented_defaults)
+{
+	cr_assert_eq(read_config("[port a]\ndevice = net_null0\nip = 10.0.0.1/24\n"), 0);
+	cr_assert_str_eq(config.control.socket_path, "/run/oriel/ndk.sock");
+	cr_assert_str_eq(config.control.socket_group, "");
+	cr_assert_eq(config.control.bad_token_budget, 64);
+	cr_assert_eq(config.net.workers, 1);
+	cr_assert_eq(config.net.idle, NET_IDLE_ADAPTIVE);
+	cr_assert_eq(config.hugepages, HUGEPAGES_AUTO);
+	cr_assert(config.telemetry);
+	cr_assert_eq(config.max_qps, 16384);
+	cr_assert_eq(config.max_windows, 1048576);
+	cr_assert_eq(config.net.port[0].mtu, 1500);
+	cr_assert_eq(config.net.port[0].vlan, 0);
+}
+
+Test(daemon_config, every_key_reaches_its_place)
+{
+	const struct net_port_config *port;
+	int cpu = processor(0);
+
+	cr_assert_eq(
+		read_config("[daemon]\nworkers = %d\ncontrol-core = %d\nsocket = /run/y\n"
+			    "socket-group = staff\nidle = busy\nhugepages = no\ntelemetry = no\n"
+			    "bad-token-budget = 0\nmax-queue-pairs = 1024\nmax-windows = 4096\n"
+			    "[port wan0]\ndevice = net_a0,iface=eth1\n"
+			    "ip = 10.0.0.1/24, fd00::1/64\nvlan = 4094\nmtu = 9600\n"
+			    "gateway = 10.0.0.254, fd00::fe\n",
+			    cpu, cpu),
+		0);
+	port = &config.net.port[0];
+	cr_assert_eq(config.net.worker_cpu[0], (uint32_t)cpu);
+	cr_assert_eq(config.net.control_cpu, (uint32_t)cpu);
+	cr_assert_str_eq(config.control.socket_path, "/run/y");
+	cr_assert_str_eq(config.control.socket_group, "staff");
+	cr_assert_eq(config.net.idle, NET_IDLE_BUSY);
+	cr_assert_eq(config.hugepages, HUGEPAGES_NO);
+	cr_assert_not(config.telemetry);
+	cr_assert_eq(config.control.bad_token_budget, 0);
+	cr_assert_eq(config.max_qps, 1024);
+	cr_assert_eq(config.max_windows, 4096);
+	cr_assert_str_eq(port->name, "wan0");
+	cr_assert_str_eq(port->device, "net_a0,iface=eth1");
+	cr_assert_eq(port->addresses, 2);
+	cr_assert_eq(port->address[0].prefix_length, 96 + 24, "a prefix of the GID");
+	cr_assert_eq(port->address[0].gid[15], 1);
+	cr_assert_eq(port->address[1].prefix_length, 64);
+	cr_assert_eq(port->vlan, 4094);
+	cr_assert_eq(port->mtu, 9600);
+	cr_assert_eq(port->gateway4[15], 254);
+	cr_assert_eq(port->gateway6[15], 0xfe);
+	cr_assert_eq(config.device_line[0], 13);
+}
+
+Test(daemon_config, workers_are_lists_and_ranges)
+{
+	if (processor(1) != processor(0) + 1)
+		cr_skip_test("needs two neighbouring processors");
+	cr_assert_eq(read_config("[daemon]\nworkers = %d-%d\n[port a]\ndevice = net_null0\n"
+				 "ip = 10.0.0.1/24\n",
+				 processor(0), processor(1)),
+		     0);
+	cr_assert_eq(config.net.workers, 2);
+	cr_assert_eq(config.net.worker_cpu[1], (uint32_t)processor(1));
+	cr_assert_eq(read_config("[daemon]\nworkers = %d , %d\n[port a]\ndevice = net_null0\n"
+				 "ip = 10.0.0.1/24\n",
+				 processor(1), processor(0)),
+		     0);
+	cr_assert_eq(config.net.worker_cpu[0], (uint32_t)processor(1));
+}
+
+Test(daemon_config, ports_are_told_apart_and_share_neither_device_nor_address)
+{
+	static const char two[] = "[port a]\ndevice = net_null0\nip = 10.0.0.1/24\n"
+				  "[port b]\ndevice = %s\nip = %s\n";
+
+	cr_redirect_stderr();
+	cr_assert_eq(read_config(two, "net_null1", "10.0.1.1/24"), 0);
+	cr_assert_eq(config.net.ports, 2);
+	cr_assert_eq(read_config(two, "net_null0", "10.0.1.1/24"), -EINVAL);
+	cr_assert_eq(read_config(two, "net_null1", "10.0.0.1/16"), -EINVAL);
+}
+
+Test(daemon_config, a_gateway_needs_an_address_of_its_family)
+{
+	static const char text[] = "[port a]\ndevice = net_null0\nip = %s\ngateway = %s\n";
+
+	cr_redirect_stderr();
+	cr_assert_eq(read_config(text, "10.0.0.1/24", "10.0.0.2"), 0);
+	cr_assert_eq(read_config(text, "10.0.0.1/24", "fd00::2"), -EINVAL);
+	cr_assert_eq(read_config(text, "fd00::1/64", "10.0.0.2"), -EINVAL);
+}
+
+Test(daemon_config, more_than_there_is_room_for_is_refused)
+{
+	char text[2048], *end = text;
+
+	cr_redirect_stderr();
+	for (unsigned int p = 0; p <= NET_MAX_PORTS; p++)
+		end += sprintf(end, "[port p%u]\ndevice = net_null%u\nip = 10.0.%u.1/24\n", p, p,
+			       p);
+	cr_assert_eq(read_config("%s", text), -EINVAL);
+	end = text + sprintf(text, "[port a]\ndevice = net_null0\nip = ");
+	for (unsigned int a = 0; a <= NET_MAX_ADDRESSES; a++)
+		end += sprintf(end, "10.0.%u.1/24,", a);
+	cr_assert_eq(read_config("%s\n", text), -EINVAL);
+}
