@@ -6,7 +6,7 @@
 #include "shm/spsc.h"
 #include "sim.h"
 
-/* --- what completions look like -------------------------------------------------------- */
+/* --- what completions look like --------------------------------------------------- */
 
 static uint32_t request_type(enum op_kind kind)
 {
@@ -42,7 +42,7 @@ static uint32_t receive_output(const struct op *op)
 	}
 }
 
-/* --- requests ------------------------------------------------------------------------------ */
+/* --- requests --------------------------------------------------------------------- */
 
 static bool op_is_local(const struct op *op)
 {
@@ -177,7 +177,7 @@ static void complete_silent(struct end *end)
 		skip_silent(end);
 }
 
-/* --- receives --------------------------------------------------------------------------------- */
+/* --- receives --------------------------------------------------------------------- */
 
 static void received(struct end *end, struct receive *receive, const struct shm_cqe *cqe)
 {
@@ -269,9 +269,19 @@ void complete_entry(struct host *host, const struct shm_cqe *cqe)
 		end->entry[end->entries++ % SIM_RING] = *cqe;
 }
 
-/* Those of requests wait here: they are judged by what the peer has received before. */
+static bool shows_all(const struct end *end)
+{
+	return !end->host->worker[end->worker].fresh;
+}
+
+/*
+ * Those of requests wait here: they are judged by what the peer has received before. A daemon
+ * that died has not come to show the last entries, and the next one has to run first.
+ */
 void complete_requests(struct end *end)
 {
+	if (!shows_all(end) || !shows_all(end->peer))
+		return;
 	for (uint32_t i = 0; i < end->entries; i++)
 		complete_request(end, &end->entry[i]);
 	end->entries = 0;

@@ -6,7 +6,7 @@
 #include "config.h"
 #include "sim.h"
 
-/* --- drawing ------------------------------------------------------------------------ */
+/* --- drawing ---------------------------------------------------------------------- */
 
 /* Networks from a perfect one to one that nobody would use. */
 static void draw_network(struct sim_config *c, struct rng *rng)
@@ -82,16 +82,19 @@ void config_draw(struct sim_config *c, uint64_t seed, uint64_t packets)
 	c->pairs = rng_percent(&rng, 30) ? 1 : rng_between(&rng, 2, SIM_PAIRS);
 	c->flights = rng_percent(&rng, 20) ? rng_between(&rng, 8, 64) : 4096;
 	c->shared_cq = rng_percent(&rng, 40);
+	if (rng_percent(&rng, 20))
+		c->restart_every_us = rng_between(&rng, 200, 50000);
 	c->transmit_room = rng_percent(&rng, 25) ? rng_between(&rng, 1, 40) : 0;
 }
 
 bool config_is_perfect(const struct sim_config *c)
 {
 	return c->loss == 0 && c->duplicate == 0 && c->reorder == 0 && c->corrupt == 0 &&
-	       c->forge == 0 && c->unkept == 0 && c->blackout_every_us == 0;
+	       c->forge == 0 && c->unkept == 0 && c->blackout_every_us == 0 &&
+	       c->restart_every_us == 0;
 }
 
-/* --- from the command line ----------------------------------------------------------------- */
+/* --- from the command line -------------------------------------------------------- */
 
 enum value_kind { VALUE_PERCENT, VALUE_NUMBER, VALUE_FLAG, VALUE_PURE };
 
@@ -99,45 +102,50 @@ static const struct {
 	const char *name;
 	enum value_kind kind;
 	size_t place;
-	uint32_t highest;
+	uint32_t lowest, highest;
 	const char *help;
 } values[] = {
-	{ "loss", VALUE_PERCENT, offsetof(struct sim_config, loss), 0, "% of frames lost" },
-	{ "duplicate", VALUE_PERCENT, offsetof(struct sim_config, duplicate), 0, "% doubled" },
-	{ "reorder", VALUE_PERCENT, offsetof(struct sim_config, reorder), 0, "% held back" },
-	{ "corrupt", VALUE_PERCENT, offsetof(struct sim_config, corrupt), 0,
+	{ "loss", VALUE_PERCENT, offsetof(struct sim_config, loss), 0, 0, "% of frames lost" },
+	{ "duplicate", VALUE_PERCENT, offsetof(struct sim_config, duplicate), 0, 0, "% doubled" },
+	{ "reorder", VALUE_PERCENT, offsetof(struct sim_config, reorder), 0, 0, "% held back" },
+	{ "corrupt", VALUE_PERCENT, offsetof(struct sim_config, corrupt), 0, 0,
 	  "% with bits turned over" },
-	{ "forge", VALUE_PERCENT, offsetof(struct sim_config, forge), 0,
+	{ "forge", VALUE_PERCENT, offsetof(struct sim_config, forge), 0, 0,
 	  "% with headers changed and the ICRC made right" },
-	{ "unkept", VALUE_PERCENT, offsetof(struct sim_config, unkept), 0,
+	{ "unkept", VALUE_PERCENT, offsetof(struct sim_config, unkept), 0, 0,
 	  "% that the transport may not keep" },
-	{ "delay", VALUE_NUMBER, offsetof(struct sim_config, delay_ns), 1000000, "ns" },
-	{ "jitter", VALUE_NUMBER, offsetof(struct sim_config, jitter_ns), 1000000, "ns, at most" },
-	{ "blackout-every", VALUE_NUMBER, offsetof(struct sim_config, blackout_every_us), 10000000,
-	  "us, mean; 0: never" },
-	{ "blackout", VALUE_NUMBER, offsetof(struct sim_config, blackout_us), 10000000,
+	{ "delay", VALUE_NUMBER, offsetof(struct sim_config, delay_ns), 0, 1000000, "ns" },
+	{ "jitter", VALUE_NUMBER, offsetof(struct sim_config, jitter_ns), 0, 1000000,
+	  "ns, at most" },
+	{ "blackout-every", VALUE_NUMBER, offsetof(struct sim_config, blackout_every_us), 0,
+	  10000000, "us, mean; 0: never" },
+	{ "blackout", VALUE_NUMBER, offsetof(struct sim_config, blackout_us), 0, 10000000,
 	  "us, mean" },
-	{ "calm", VALUE_NUMBER, offsetof(struct sim_config, calm_us), 10000000,
+	{ "restart", VALUE_NUMBER, offsetof(struct sim_config, restart_every_us), 0, 10000000,
+	  "us, mean between two deaths of a daemon; 0: never" },
+	{ "calm", VALUE_NUMBER, offsetof(struct sim_config, calm_us), 0, 10000000,
 	  "us, mean of spells without trouble; 0: none" },
-	{ "storm", VALUE_NUMBER, offsetof(struct sim_config, storm_us), 10000000,
+	{ "storm", VALUE_NUMBER, offsetof(struct sim_config, storm_us), 0, 10000000,
 	  "us, mean of what lies between them" },
-	{ "pairs", VALUE_NUMBER, offsetof(struct sim_config, pairs), SIM_PAIRS, "of queue pairs" },
-	{ "workers-a", VALUE_NUMBER, offsetof(struct sim_config, workers[0]), SIM_WORKERS, "" },
-	{ "workers-b", VALUE_NUMBER, offsetof(struct sim_config, workers[1]), SIM_WORKERS, "" },
-	{ "flights", VALUE_NUMBER, offsetof(struct sim_config, flights), 65536,
+	{ "pairs", VALUE_NUMBER, offsetof(struct sim_config, pairs), 1, SIM_PAIRS,
+	  "of queue pairs" },
+	{ "workers-a", VALUE_NUMBER, offsetof(struct sim_config, workers[0]), 1, SIM_WORKERS, "" },
+	{ "workers-b", VALUE_NUMBER, offsetof(struct sim_config, workers[1]), 1, SIM_WORKERS, "" },
+	{ "flights", VALUE_NUMBER, offsetof(struct sim_config, flights), 8, 65536,
 	  "records of a host" },
-	{ "mtu", VALUE_NUMBER, offsetof(struct sim_config, mtu), 4096, "path MTU, bytes" },
-	{ "timeout", VALUE_NUMBER, offsetof(struct sim_config, timeout), 20, "code" },
-	{ "retry", VALUE_NUMBER, offsetof(struct sim_config, retry_count), 7, "count" },
-	{ "largest", VALUE_NUMBER, offsetof(struct sim_config, largest), 98304,
+	{ "mtu", VALUE_NUMBER, offsetof(struct sim_config, mtu), 0, 4096, "path MTU, bytes" },
+	{ "timeout", VALUE_NUMBER, offsetof(struct sim_config, timeout), 0, 20, "code" },
+	{ "retry", VALUE_NUMBER, offsetof(struct sim_config, retry_count), 0, 7, "count" },
+	{ "largest", VALUE_NUMBER, offsetof(struct sim_config, largest), 1, 98304,
 	  "bytes of a message" },
-	{ "life", VALUE_NUMBER, offsetof(struct sim_config, life), 1000000,
+	{ "life", VALUE_NUMBER, offsetof(struct sim_config, life), 0, 1000000,
 	  "requests of a queue pair before something ends it; 0: nothing does" },
-	{ "faults", VALUE_FLAG, offsetof(struct sim_config, faults), 1, "wrong requests, 0 or 1" },
-	{ "windows", VALUE_FLAG, offsetof(struct sim_config, windows), 1,
+	{ "faults", VALUE_FLAG, offsetof(struct sim_config, faults), 0, 1,
+	  "wrong requests, 0 or 1" },
+	{ "windows", VALUE_FLAG, offsetof(struct sim_config, windows), 0, 1,
 	  "binds and invalidates, 0 or 1" },
-	{ "late-receives", VALUE_FLAG, offsetof(struct sim_config, late_receives), 1, "0 or 1" },
-	{ "perfect", VALUE_PURE, 0, 0, "1: nothing is lost, doubled, held back or changed" },
+	{ "late-receives", VALUE_FLAG, offsetof(struct sim_config, late_receives), 0, 1, "0 or 1" },
+	{ "perfect", VALUE_PURE, 0, 0, 0, "1: nothing is lost, doubled, held back or changed" },
 };
 #define VALUES (sizeof(values) / sizeof(values[0]))
 
@@ -152,7 +160,7 @@ const char *config_name(unsigned int i, const char **help)
 static void make_perfect(struct sim_config *c)
 {
 	c->loss = c->duplicate = c->reorder = c->corrupt = c->forge = c->unkept = 0;
-	c->blackout_every_us = 0;
+	c->blackout_every_us = c->restart_every_us = 0;
 }
 
 bool config_set(struct sim_config *c, const char *name, const char *text)
@@ -170,7 +178,7 @@ bool config_set(struct sim_config *c, const char *name, const char *text)
 		switch (values[i].kind) {
 		case VALUE_PERCENT: *(uint32_t *)(void *)place = (uint32_t)(value * 10000); break;
 		case VALUE_NUMBER:
-			if (value > values[i].highest)
+			if (value < values[i].lowest || value > values[i].highest)
 				return false;
 			*(uint32_t *)(void *)place = (uint32_t)value;
 			break;

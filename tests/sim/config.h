@@ -31,6 +31,8 @@ struct sim_config {
 	uint32_t calm_us;           /* mean of spells without any of this; 0: none */
 	uint32_t storm_us;          /* mean of what lies between them */
 
+	uint32_t restart_every_us; /* mean between two deaths of a daemon; 0: never */
+
 	/* Queue pairs; 0 where it is drawn for each pair. */
 	uint32_t mtu;
 	uint32_t timeout; /* code */

@@ -40,7 +40,7 @@ bool fault_is_token(enum fault fault)
 	return fault_async(fault) == SHM_ASYNC_QP_ACCESS_ERROR;
 }
 
-/* --- what the peer refuses ---------------------------------------------------------------- */
+/* --- what the peer refuses -------------------------------------------------------- */
 
 /* A READ, WRITE or atomic of at least a byte. */
 static struct op *accessing(struct end *end)

@@ -5,7 +5,7 @@
 
 #include "frame.h"
 
-/* --- CRC-32, a byte at a time in four tables ----------------------------------------- */
+/* --- CRC-32, a byte at a time in four tables -------------------------------------- */
 
 static uint32_t crc_table[4][256];
 
@@ -61,7 +61,7 @@ static uint32_t icrc_of(const uint8_t *frame, const struct frame_facts *facts)
 			facts->icrc - facts->bth - 12);
 }
 
-/* --- headers ------------------------------------------------------------------------- */
+/* --- headers ---------------------------------------------------------------------- */
 
 /* By RC opcode: name, bytes of extension headers, whether the first of them is an AETH. */
 static const struct {

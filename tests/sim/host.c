@@ -16,19 +16,23 @@
 			sim_fail(world, "setting up host %u: %s", host->number, #condition); \
 	} while (0)
 
-/* --- buffers ------------------------------------------------------------------------------ */
+/* --- buffers ---------------------------------------------------------------------- */
 
 struct sim_buffer *buffer_take(struct world *world)
 {
 	struct sim_buffer *buffer = world->free_buffers;
 
-	if (buffer)
+	if (buffer) {
 		world->free_buffers = buffer->next;
-	else
+	} else {
 		buffer = malloc(sizeof(*buffer));
-	if (buffer == NULL)
-		sim_fail(world, "no memory for frames");
+		if (buffer == NULL)
+			sim_fail(world, "no memory for frames");
+		buffer->older = world->all_buffers;
+		world->all_buffers = buffer;
+	}
 	buffer->unkept = buffer->fatal = false;
+	buffer->holder = NULL;
 	buffer->packet =
 		(struct pktbuf){ .data = buffer->bytes, .capacity = sizeof(buffer->bytes) };
 	world->buffers++;
@@ -37,21 +41,26 @@ struct sim_buffer *buffer_take(struct world *world)
 
 void buffer_return(struct world *world, struct sim_buffer *buffer)
 {
+	buffer->holder = NULL;
 	buffer->next = world->free_buffers;
 	world->free_buffers = buffer;
 	world->buffers--;
 }
 
-/* --- what surrounds a transport -------------------------------------------------------------- */
+/* --- what surrounds a transport --------------------------------------------------- */
 
 static struct pktbuf *io_get(void *context)
 {
 	struct sim_worker *worker = context;
+	struct sim_buffer *buffer;
 
 	if (worker->room == 0)
 		return NULL;
 	worker->room--;
-	return &buffer_take(worker->host->world)->packet;
+	buffer = buffer_take(worker->host->world);
+	buffer->holder = worker->host;
+	host_may_die(worker->host);
+	return &buffer->packet;
 }
 
 static void io_put(void *context, struct pktbuf *packet, enum pktbuf_fate fate)
@@ -60,10 +69,12 @@ static void io_put(void *context, struct pktbuf *packet, enum pktbuf_fate fate)
 	struct world *world = worker->host->world;
 	struct sim_buffer *buffer = (struct sim_buffer *)(void *)packet;
 
+	buffer->holder = NULL;
 	if (fate == PKTBUF_SEND)
 		network_send(world, worker->host, buffer);
 	else
 		buffer_return(world, buffer);
+	host_may_die(worker->host);
 }
 
 static void io_event(void *context, const struct transport_event *event)
@@ -72,6 +83,7 @@ static void io_event(void *context, const struct transport_event *event)
 	struct world *world = worker->host->world;
 	struct end *end;
 
+	host_may_die(worker->host);
 	sim_log(world, "host %u event %u of %u: %u async %u", worker->host->number, event->type,
 		event->object, event->value, event->async);
 	if (event->type >= TRANSPORT_SRQ_LIMIT && event->type != TRANSPORT_BAD_TOKEN)
@@ -93,6 +105,7 @@ static void io_event(void *context, const struct transport_event *event)
 		sim_fail(world, "host %u: event %u of queue pair %u", worker->host->number,
 			 event->type, event->object);
 	}
+	host_may_die(worker->host);
 }
 
 static void io_notify(void *context, uint32_t session)
@@ -141,7 +154,7 @@ static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
 	buffer_return(world, buffer);
 }
 
-unsigned int worker_turn(struct sim_worker *worker)
+static unsigned int run_turn(struct sim_worker *worker)
 {
 	struct world *world = worker->host->world;
 	unsigned int done = 0;
@@ -157,7 +170,25 @@ unsigned int worker_turn(struct sim_worker *worker)
 		done++;
 	}
 	done += transport_poll(worker->transport, world->now);
+	/* All tails have been published again: only from now on arms are taken with cause. */
+	worker->host->generation += worker->fresh;
+	worker->fresh = false;
 	memory_quiescent(worker->host->memory, worker->number);
+	return done;
+}
+
+unsigned int worker_turn(struct sim_worker *worker)
+{
+	struct host *host = worker->host;
+	unsigned int done;
+
+	if (setjmp(host->death)) {
+		host_restart(host);
+		return 1;
+	}
+	host->in_turn = true;
+	done = run_turn(worker);
+	host->in_turn = false;
 	return done;
 }
 
@@ -268,25 +299,26 @@ static void set_keys(struct host *host)
 static void create_tables(struct host *host)
 {
 	struct world *world = host->world;
-	const struct memory_sizes memory_sizes = {
-		.tokens = 8192, .segments = 4, .regions = 16, .windows = 256, .pds = 8
-	};
-	const struct transport_sizes sizes = { .qps = 64,
-					       .cqs = 128,
-					       .srqs = 2,
-					       .resources = 64 * 16,
-					       .flights = world->config.flights * host->workers + 1,
-					       .workers = host->workers,
-					       .sessions = SIM_SESSION + 1 };
 	struct arena_spec spec[ARENA_TABLES] = { 0 };
 
-	memory_arena_spec(&memory_sizes, spec);
-	transport_arena_spec(&sizes, spec);
+	host->memory_sizes = (struct memory_sizes){
+		.tokens = 8192, .segments = 4, .regions = 16, .windows = 256, .pds = 8
+	};
+	host->sizes =
+		(struct transport_sizes){ .qps = 64,
+					  .cqs = 128,
+					  .srqs = 2,
+					  .resources = 64 * 16,
+					  .flights = world->config.flights * host->workers + 1,
+					  .workers = host->workers,
+					  .sessions = SIM_SESSION + 1 };
+	memory_arena_spec(&host->memory_sizes, spec);
+	transport_arena_spec(&host->sizes, spec);
 	NEED(arena_create(&host->arena, spec) == 0);
 	set_keys(host);
 	NEED(memory_create(&host->memory, &host->arena, host->workers, false) == 0);
-	NEED(transport_shared_create(&host->shared, &host->arena, host->memory, &sizes, false) ==
-	     0);
+	NEED(transport_shared_create(&host->shared, &host->arena, host->memory, &host->sizes,
+				     false) == 0);
 }
 
 /* The second host's memory lies at the end of the address space, where sums overflow. */
@@ -327,12 +359,30 @@ static void create_memory(struct host *host)
 	rng_seed(&rng, world->config.seed, 200 + host->number);
 	rng_fill(&rng, host->model, host->size);
 	memcpy(host->bytes, host->model, host->size);
+	host->memfd = dup(fd);
+	NEED(host->memfd >= 0);
 	NEED(segment_attach(host->memory, SIM_SESSION, 1, fd, -1, &host->segment) == 0);
 	NEED(pd_create(host->memory, SIM_SESSION, &host->pd) == 0);
 	NEED(pd_create(host->memory, SIM_SESSION, &host->other_pd) == 0);
 	create_region(host, host->pd, &host->region, &host->local[0], &host->remote);
 	create_region(host, host->pd, &host->second_region, &host->local[1], &unused);
 	create_region(host, host->other_pd, &host->other_region, &local, &host->other_remote);
+}
+
+void host_start_worker(struct sim_worker *worker, bool adopted)
+{
+	const struct transport_io io = { io_get, io_put, io_event, io_notify, worker };
+	struct host *host = worker->host;
+	struct world *world = host->world;
+
+	worker->room = UINT32_MAX;
+	worker->fresh = adopted;
+	NEED(transport_create(&worker->transport, host->shared, worker->number, &io) == 0);
+	memory_reader_online(host->memory, worker->number);
+	if (adopted)
+		transport_adopt_session(worker->transport, SIM_SESSION);
+	else
+		transport_add_session(worker->transport, SIM_SESSION);
 }
 
 static void create_workers(struct host *host)
@@ -346,15 +396,9 @@ static void create_workers(struct host *host)
 	host->session->workers = host->workers;
 	transport_set_session(host->shared, SIM_SESSION, host->session);
 	for (unsigned int i = 0; i < host->workers; i++) {
-		struct sim_worker *worker = &host->worker[i];
-		const struct transport_io io = { io_get, io_put, io_event, io_notify, worker };
-
-		worker->host = host;
-		worker->number = i;
-		worker->room = UINT32_MAX;
-		NEED(transport_create(&worker->transport, host->shared, i, &io) == 0);
-		memory_reader_online(host->memory, i);
-		transport_add_session(worker->transport, SIM_SESSION);
+		host->worker[i].host = host;
+		host->worker[i].number = i;
+		host_start_worker(&host->worker[i], false);
 	}
 }
 
@@ -400,6 +444,7 @@ void host_destroy(struct host *host)
 	memory_destroy(host->memory);
 	arena_destroy(&host->arena);
 	munmap(host->bytes, host->size);
+	close(host->memfd);
 	free(host->model);
 	free(host->session);
 	free(host->stock.token);

@@ -47,7 +47,8 @@ static bool timeout_possible(const struct end *end, const struct op *op)
 
 static bool cancel_possible(const struct end *end)
 {
-	return end->flush_asked || (end->error_events && may_be_refused(end->peer));
+	return end->flush_asked ||
+	       ((end->error_events || end->restarts) && may_be_refused(end->peer));
 }
 
 /*
@@ -105,13 +106,13 @@ void judge_failure(struct end *end, struct op *op, int32_t status)
 		 peer_is_dead(end) ? "dead" : "alive");
 }
 
-/* --- at the end ------------------------------------------------------------------------- */
+/* --- at the end ------------------------------------------------------------------- */
 
 static void judge_error_event(const struct end *end)
 {
 	struct world *world = end->pair->world;
 
-	if (end->error_events != !end->flushed_alive)
+	if (end->error_events > 1 || (end->error_events != !end->flushed_alive && !end->restarts))
 		sim_fail(world, "pair %u end %u: %u events of an error", end->pair->number,
 			 end->side, end->error_events);
 	if (end->error_events == 0)
@@ -131,7 +132,8 @@ static void judge_refusal(const struct end *end)
 	const struct op *op = end->failed_op;
 	struct world *world = end->pair->world;
 
-	if (op == NULL || op->fault == FAULT_NONE || end->failed_status != op->status)
+	if (op == NULL || op->fault == FAULT_NONE || end->failed_status != op->status ||
+	    peer->restarts)
 		return;
 	if (peer->error_events && fault_async(op->fault) &&
 	    peer->error_async != fault_async(op->fault) && peer->error_async)
@@ -162,11 +164,11 @@ void judge_end(const struct end *end)
 			 "pair %u end %u: flushed, and %u requests and %u receives are missing",
 			 end->pair->number, end->side, end->tail - end->head,
 			 end->receive_tail - end->receive_head);
-	if (end->established_events > 1)
+	if (end->established_events > 1 + end->restarts)
 		sim_fail(world, "pair %u end %u: %u events of its first packet", end->pair->number,
 			 end->side, end->established_events);
 	/* Two: a READ in progress, and a request that was already refused behind it. */
-	if (end->bad_token_events > 2u * may_be_refused(end->peer))
+	if (end->bad_token_events > (2 + end->restarts) * may_be_refused(end->peer))
 		sim_fail(world, "pair %u end %u: %u reports of bad tokens", end->pair->number,
 			 end->side, end->bad_token_events);
 	judge_error_event(end);

@@ -31,7 +31,7 @@ static struct {
 	unsigned int overrides;
 } options = { .first = 1, .last = 1, .packets = 20000 };
 
-/* --- failure ------------------------------------------------------------------------- */
+/* --- failure ---------------------------------------------------------------------- */
 
 /* How to see it again; also for a signal handler, so made beforehand. */
 static char replay[1024];
@@ -93,7 +93,7 @@ void sim_fail(struct world *world, const char *format, ...)
 	_exit(1);
 }
 
-/* --- one run ------------------------------------------------------------------------------ */
+/* --- one run ---------------------------------------------------------------------- */
 
 static void report(const struct world *world)
 {
@@ -101,13 +101,14 @@ static void report(const struct world *world)
 
 	printf("seed %llu: %llu frames (%llu lost, %llu doubled, %llu late, %llu corrupt, "
 	       "%llu forged), %llu requests, %llu receives, %llu queue pairs, %llu comparisons, "
-	       "%.1f ms\n",
+	       "%llu deaths, %.1f ms\n",
 	       (unsigned long long)world->config.seed, (unsigned long long)s->frames,
 	       (unsigned long long)s->lost, (unsigned long long)s->doubled,
 	       (unsigned long long)s->reordered, (unsigned long long)s->corrupt,
 	       (unsigned long long)s->forged, (unsigned long long)s->requests,
 	       (unsigned long long)s->receives, (unsigned long long)s->lives * 2,
-	       (unsigned long long)s->quiet_points, (double)world->now / 1e6);
+	       (unsigned long long)s->quiet_points, (unsigned long long)s->restarts,
+	       (double)world->now / 1e6);
 	fflush(stdout);
 }
 
@@ -258,6 +259,7 @@ static void take_option(int option)
 	case OPT_VERBOSE: options.verbose = true; break;
 	case OPT_BIG: options.big = true; break;
 	case OPT_HELP: usage(stdout, 0);
+	case '?': usage(stderr, 2);
 	default:
 		if (option < OPT_VALUE)
 			usage(stderr, 2);

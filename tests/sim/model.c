@@ -8,7 +8,7 @@
 
 #include "sim.h"
 
-/* --- pieces and effects --------------------------------------------------------------- */
+/* --- pieces and effects ----------------------------------------------------------- */
 
 void model_gather(const struct host *host, const struct piece *piece, uint32_t pieces, uint8_t *out)
 {
@@ -76,7 +76,7 @@ void op_free(struct op *op)
 	free(op);
 }
 
-/* --- order ------------------------------------------------------------------------------- */
+/* --- order ------------------------------------------------------------------------ */
 
 static bool op_writes(const struct op *op)
 {
@@ -134,7 +134,7 @@ enum hazard model_hazard(const struct end *end, const struct op *op)
 	return hazard;
 }
 
-/* --- execution ----------------------------------------------------------------------------- */
+/* --- execution -------------------------------------------------------------------- */
 
 static void execute_atomic(struct end *end, struct op *op)
 {
@@ -200,7 +200,7 @@ void model_execute(struct end *end, struct op *op)
 	}
 }
 
-/* --- receives --------------------------------------------------------------------------------- */
+/* --- receives --------------------------------------------------------------------- */
 
 static void found_fault(struct end *sender, struct op *op, enum fault fault, int32_t receive_status)
 {

@@ -9,7 +9,7 @@
 #include "sim.h"
 #include "wire/icrc.h"
 
-/* --- frames under way: a heap by time, then by order of sending ---------------------- */
+/* --- frames under way: a heap by time, then by order of sending ------------------- */
 
 static bool earlier(const struct flying *a, const struct flying *b)
 {
@@ -61,7 +61,7 @@ void network_destroy(struct world *world)
 	free(world->network.heap);
 }
 
-/* --- changes to a frame ------------------------------------------------------------------ */
+/* --- changes to a frame ----------------------------------------------------------- */
 
 static void put24(uint8_t *p, uint32_t value)
 {
@@ -146,14 +146,17 @@ static const char *forge_harmless(struct world *world, uint8_t *frame,
 	}
 }
 
-/* --- fate ------------------------------------------------------------------------------------- */
+/* --- fate ------------------------------------------------------------------------- */
+
+void pair_trouble(struct pair *pair)
+{
+	pair->trouble_time[pair->troubles++ % SIM_TROUBLES] = pair->world->now;
+}
 
 static void trouble(struct end *end)
 {
-	struct pair *pair = end ? end->pair : NULL;
-
-	if (pair)
-		pair->trouble_time[pair->troubles++ % SIM_TROUBLES] = pair->world->now;
+	if (end)
+		pair_trouble(end->pair);
 }
 
 static bool dark(struct world *world, unsigned int direction)
@@ -329,10 +332,11 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 	heap_push(&world->network, flying);
 }
 
-/* --- arrival ---------------------------------------------------------------------------------- */
+/* --- arrival ---------------------------------------------------------------------- */
 
 static void queue_arrival(struct sim_worker *worker, struct sim_buffer *buffer)
 {
+	buffer->holder = worker->host;
 	if (worker->arrived_tail - worker->arrived_head == worker->arrived_size) {
 		const uint32_t count = worker->arrived_size, size = count ? 2 * count : 256;
 		struct sim_buffer **bigger = malloc(size * sizeof(struct sim_buffer *));

@@ -5,7 +5,7 @@
 
 #include "sim.h"
 
-/* --- opening --------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------- */
 
 static uint32_t draw_psn(struct rng *rng)
 {
@@ -191,7 +191,7 @@ void pair_open(struct world *world, uint32_t number)
 	world->statistics.lives++;
 }
 
-/* --- ending ---------------------------------------------------------------------------------- */
+/* --- ending ----------------------------------------------------------------------- */
 
 static bool in_error(const struct end *end)
 {
@@ -264,19 +264,22 @@ static void bring_about_end(struct pair *pair)
 	pair->life = pair->bad_receive ? 300 : UINT32_MAX;
 }
 
+static bool may_close(struct end *end)
+{
+	const struct sim_worker *worker = &end->host->worker[end->worker];
+
+	end_poll(end);
+	return end->flushed && !worker->fresh &&
+	       transport_may_detach(worker->transport, end->index);
+}
+
 static unsigned int close_when_flushed(struct pair *pair)
 {
 	struct world *world = pair->world;
 	const uint32_t number = pair->number;
 
-	for (int i = 0; i < 2; i++) {
-		struct end *end = &pair->end[i];
-
-		end_poll(end);
-		if (!end->flushed ||
-		    !transport_may_detach(end->host->worker[end->worker].transport, end->index))
-			return 0;
-	}
+	if (!may_close(&pair->end[0]) || !may_close(&pair->end[1]))
+		return 0;
 	window_watch(&pair->end[0]);
 	window_watch(&pair->end[1]);
 	judge_end(&pair->end[0]);

@@ -11,6 +11,7 @@
 #ifndef TEST_SIM_SIM_H
 #define TEST_SIM_SIM_H
 
+#include <setjmp.h>
 #include <stdio.h>
 
 #include "config.h"
@@ -41,7 +42,7 @@ struct host;
 struct pair;
 struct end;
 
-/* --- requests and receives ----------------------------------------------------------- */
+/* --- requests and receives -------------------------------------------------------- */
 
 struct piece {
 	uint32_t offset; /* in the client memory of a host */
@@ -148,7 +149,7 @@ struct op {
 	bool executed;          /* the peer has carried it out, for certain */
 };
 
-/* --- windows ----------------------------------------------------------------------------- */
+/* --- windows ---------------------------------------------------------------------- */
 
 enum window_state {
 	WINDOW_FREE,
@@ -172,7 +173,7 @@ struct sim_window {
 	uint8_t *seen; /* strip: its bytes when it died */
 };
 
-/* --- queue pairs ----------------------------------------------------------------------------- */
+/* --- queue pairs ------------------------------------------------------------------ */
 
 struct sim_cq {
 	struct host *host;
@@ -183,6 +184,7 @@ struct sim_cq {
 	uint32_t notify;
 	uint32_t arm; /* what the client armed and has not been told about */
 	uint32_t arm_tail[SIM_WORKERS];
+	uint32_t arm_generation; /* of the daemon when it was armed */
 };
 
 struct end {
@@ -224,6 +226,7 @@ struct end {
 	bool flushed_alive; /* asked while it lived: no event of an error is due */
 	bool nak_taken;     /* a fatal NAK was delivered to it in time */
 	uint32_t error_events, bad_token_events, established_events;
+	uint32_t restarts; /* deaths of its daemon: events may be lost, or come again */
 	uint32_t error_async;
 };
 
@@ -253,6 +256,7 @@ struct sim_worker {
 	struct host *host;
 	unsigned int number;
 	struct transport *transport;
+	bool fresh;    /* has not run since its daemon adopted the arena */
 	uint32_t room; /* frames that get() still gives in this turn */
 	struct sim_buffer **arrived;
 	uint32_t arrived_head, arrived_tail, arrived_size;
@@ -286,15 +290,23 @@ struct host {
 	uint32_t deads;
 	uint32_t stock_head[SIM_WORKERS];
 	struct sim_cq *shared_cq;
-	bool notified; /* the client was woken since it last looked */
+	struct memory_sizes memory_sizes;
+	struct transport_sizes sizes;
+	uint32_t kill_in; /* calls out of the transport until the daemon dies; 0: it lives */
+	bool in_turn;
+	jmp_buf death;
+	uint32_t generation; /* changes with each death, and when all is published again */
+	bool notified;       /* the client was woken since it last looked */
 	uint8_t mac[6], v4[16], v6[16];
 };
 
 struct sim_buffer {
 	struct pktbuf packet; /* first */
 	struct sim_buffer *next;
-	bool unkept; /* the transport may not keep it */
-	bool fatal;  /* a NAK that ends the queue pair, as it was sent */
+	struct sim_buffer *older; /* all there are */
+	struct host *holder;      /* whose daemon has it in hand */
+	bool unkept;              /* the transport may not keep it */
+	bool fatal;               /* a NAK that ends the queue pair, as it was sent */
 	uint8_t bytes[4096 + 256];
 };
 
@@ -335,7 +347,7 @@ struct sim_statistics {
 	uint64_t timeouts_legal, flushed_lives;
 	uint64_t kind[KINDS];
 	uint64_t fault[FAULT_COUNT], exact[FAULT_COUNT];
-	uint64_t revoked_in_use, strip_checks;
+	uint64_t revoked_in_use, strip_checks, restarts;
 };
 
 struct world {
@@ -345,13 +357,14 @@ struct world {
 	struct host host[2];
 	struct pair *pair;
 	struct network network;
-	struct sim_buffer *free_buffers;
+	struct sim_buffer *free_buffers, *all_buffers;
 	uint32_t buffers;    /* outside the pool */
 	bool draining;       /* nothing new is posted until all is still */
 	bool closing;        /* pairs that end are not replaced */
 	uint64_t next_quiet; /* frames until the next comparison of all memory */
 	uint32_t life;
 	uint32_t idle_turns;
+	uint64_t next_restart;
 	FILE *log;
 	struct sim_statistics statistics;
 };
@@ -376,6 +389,7 @@ void host_create(struct world *world, unsigned int number);
 void host_destroy(struct host *host);
 /* Receives what has arrived, polls, reports quiescence. How much was done. */
 unsigned int worker_turn(struct sim_worker *worker);
+void host_start_worker(struct sim_worker *worker, bool adopted);
 struct sim_cq *cq_open(struct host *host, uint32_t depth, uint32_t notify);
 void cq_close(struct sim_cq *cq);
 uint64_t host_address(const struct host *host, uint32_t offset);
@@ -388,6 +402,15 @@ struct end *host_find_number(struct host *host, uint32_t number);
 struct sim_buffer *buffer_take(struct world *world);
 void buffer_return(struct world *world, struct sim_buffer *buffer);
 
+/* --- restart.c -------------------------------------------------------------------- */
+
+/* Called where the transport calls out: if it is time, the daemon dies here. */
+void host_may_die(struct host *host);
+/* The daemon is gone, and a new one takes over. */
+void host_restart(struct host *host);
+/* The same between two calls, unless it may not die now: false. */
+bool host_kill(struct host *host);
+
 /* --- network.c
  * ------------------------------------------------------------------------------------------ */
 
@@ -397,6 +420,8 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 unsigned int network_deliver(struct world *world);
 uint64_t network_next(const struct world *world);
 void network_destroy(struct world *world);
+/* Something went wrong that a retry has to make good. */
+void pair_trouble(struct pair *pair);
 
 /* --- model.c
  * ---------------------------------------------------------------------------------------------- */

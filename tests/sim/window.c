@@ -69,7 +69,7 @@ struct sim_window *window_pick(struct end *end, uint32_t rights, uint32_t length
 	return NULL;
 }
 
-/* --- the strip ------------------------------------------------------------------------ */
+/* --- the strip -------------------------------------------------------------------- */
 
 static void begin_watch(struct sim_window *window)
 {
@@ -110,7 +110,7 @@ static void take_away(struct end *end, const struct sim_window *window)
 	}
 }
 
-/* --- completions ------------------------------------------------------------------------- */
+/* --- completions ------------------------------------------------------------------ */
 
 void window_invalidated(struct sim_window *window)
 {
@@ -141,7 +141,7 @@ void window_completed(struct end *end, struct op *op, bool success)
 	}
 }
 
-/* --- requests -------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------- */
 
 static uint32_t bind_flags(const struct sim_window *window)
 {

@@ -49,11 +49,26 @@ static uint64_t next_event(const struct world *world)
 	return next;
 }
 
+/* Now and then a daemon dies: at once, or somewhere within its next turns. */
+static void bring_death(struct world *world)
+{
+	struct rng *rng = &world->schedule;
+	struct host *host = &world->host[rng_below(rng, 2)];
+
+	if (world->config.restart_every_us == 0 || world->now < world->next_restart)
+		return;
+	world->next_restart =
+		world->now + 1000ull * rng_between(rng, 1, 2 * world->config.restart_every_us);
+	if (!rng_percent(rng, 30) || !host_kill(host))
+		host->kill_in = rng_between(rng, 1, 60);
+}
+
 static void turn(struct world *world)
 {
 	unsigned int done = network_deliver(world);
 	uint64_t next;
 
+	bring_death(world);
 	done += turn_workers(world);
 	for (uint32_t i = 0; i < world->config.pairs; i++)
 		done += pair_turn(&world->pair[i]);
@@ -135,10 +150,10 @@ static void close_all(struct world *world)
 	host_destroy(&world->host[1]);
 	if (world->buffers)
 		sim_fail(world, "%u frames never came back", world->buffers);
-	while (world->free_buffers) {
-		struct sim_buffer *buffer = world->free_buffers;
+	while (world->all_buffers) {
+		struct sim_buffer *buffer = world->all_buffers;
 
-		world->free_buffers = buffer->next;
+		world->all_buffers = buffer->older;
 		free(buffer);
 	}
 	free(world->pair);
