@@ -105,7 +105,8 @@ static const struct {
 	uint32_t lowest, highest;
 	const char *help;
 } values[] = {
-	{ "loss", VALUE_PERCENT, offsetof(struct sim_config, loss), 0, 0, "% of frames lost" },
+	{ "loss", VALUE_PERCENT, offsetof(struct sim_config, loss), 0, 0,
+	  "% of frames that are lost" },
 	{ "duplicate", VALUE_PERCENT, offsetof(struct sim_config, duplicate), 0, 0, "% doubled" },
 	{ "reorder", VALUE_PERCENT, offsetof(struct sim_config, reorder), 0, 0, "% held back" },
 	{ "corrupt", VALUE_PERCENT, offsetof(struct sim_config, corrupt), 0, 0,
@@ -129,8 +130,10 @@ static const struct {
 	  "us, mean of what lies between them" },
 	{ "pairs", VALUE_NUMBER, offsetof(struct sim_config, pairs), 1, SIM_PAIRS,
 	  "of queue pairs" },
-	{ "workers-a", VALUE_NUMBER, offsetof(struct sim_config, workers[0]), 1, SIM_WORKERS, "" },
-	{ "workers-b", VALUE_NUMBER, offsetof(struct sim_config, workers[1]), 1, SIM_WORKERS, "" },
+	{ "workers-a", VALUE_NUMBER, offsetof(struct sim_config, workers[0]), 1, SIM_WORKERS,
+	  "of one host" },
+	{ "workers-b", VALUE_NUMBER, offsetof(struct sim_config, workers[1]), 1, SIM_WORKERS,
+	  "of the other" },
 	{ "flights", VALUE_NUMBER, offsetof(struct sim_config, flights), 8, 65536,
 	  "records of a host" },
 	{ "mtu", VALUE_NUMBER, offsetof(struct sim_config, mtu), 0, 4096, "path MTU, bytes" },
@@ -183,7 +186,10 @@ bool config_set(struct sim_config *c, const char *name, const char *text)
 			*(uint32_t *)(void *)place = (uint32_t)value;
 			break;
 		case VALUE_FLAG: *(bool *)place = value != 0; break;
-		case VALUE_PURE: make_perfect(c); break;
+		case VALUE_PURE:
+			if (value != 0)
+				make_perfect(c);
+			break;
 		}
 		return true;
 	}
