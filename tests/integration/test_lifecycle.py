@@ -272,5 +272,40 @@ def group():
     server.stop()
 
 
+@test("the programs say what is wrong with their arguments, and their version")
+def arguments():
+    def run(name, *arguments):
+        return subprocess.run([rig.program(name), *arguments], capture_output=True, text=True,
+                              timeout=rig.PATIENCE, check=False)
+    for name in ("orield", "oriel-target", "orielctl", "oriel-perf"):
+        result = run(name, "--version")
+        expect_equal((result.returncode, result.stdout.split()[0]), (0, name), "--version")
+        result = run(name, "--help")
+        expect(result.returncode == 0 and result.stdout.startswith("Usage:"), f"{name} --help")
+        for bad in (["--absent"], [], ["a", "b", "c"]):
+            result = run(name, *bad)
+            expect(result.returncode == 2 and "Usage:" in result.stderr, f"{name} {bad}: {result}")
+    result = run("orielctl", "--socket", f"{rig.WORK}/absent.sock", "status")
+    expect(result.returncode == 1 and "is orield running" in result.stderr, f"no daemon: {result}")
+    expect_equal(run("orielctl", "--socket", f"{rig.WORK}/absent.sock", "dance").returncode, 2,
+                 "status of an unknown command")
+
+
+@test("orielctl shows status, queue pairs and counters to people as well")
+def tool():
+    server, client, target = pair()
+    watcher = steady(client, "watch")
+    watcher.wait_log("connected")
+    for command, mention in (("status", "port link"), ("status", "oriel-target"),
+                             ("list", "RTS"), ("stats", "rx_packets")):
+        result = subprocess.run([rig.program("orielctl"), "--socket", server.socket, command],
+                                capture_output=True, text=True, timeout=rig.PATIENCE, check=False)
+        expect(result.returncode == 0 and mention in result.stdout, f"{command}: {result}")
+    expect_equal(len(server.ask("list")["qps"]), 1, "queue pairs in the list")
+    watcher.stop()
+    for process in (target, client, server):
+        process.stop()
+
+
 if __name__ == "__main__":
     rig.main()
