@@ -412,7 +412,7 @@ int config_read(struct config *config, const char *path)
 		.net = { .idle = NET_IDLE_ADAPTIVE },
 		.control = { .socket_path = "/run/oriel/ndk.sock",
 			     .bad_token_budget = 64,
-			     .objects = 65536,
+			     .objects = 1u << OBJECT_INDEX_BITS, /* pages come as they are used */
 			     .cm = { .connections = 16384,
 				     .backlog = 1024,
 				     .requests_per_peer = 256 } },

@@ -28,10 +28,4 @@ int config_read(struct config *config, const char *path);
 /* Whether the devices exist as far as that shows without DPDK; complaints as above. */
 int config_check_devices(const struct config *config);
 
-/*
- * Removes the sockets of memif servers that a killed daemon left: the driver would not start
- * over them. One that somebody answers at stays.
- */
-void config_remove_stale_links(const struct config *config);
-
 #endif

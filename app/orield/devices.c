@@ -4,9 +4,6 @@
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/ini.h"
@@ -87,44 +84,4 @@ int config_check_devices(const struct config *config)
 		}
 	}
 	return reader.errors ? -ENODEV : 0;
-}
-
-/* --- what a killed daemon leaves -------------------------------------------------------------- */
-
-/* A socket that nobody answers at, and not a file of any other kind. */
-static bool is_stale_socket(const char *path)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	struct stat status;
-	bool refused;
-	int probe;
-
-	if (strlen(path) >= sizeof(address.sun_path) || lstat(path, &status) ||
-	    !S_ISSOCK(status.st_mode))
-		return false;
-	probe = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (probe < 0)
-		return false;
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-	refused = connect(probe, (const struct sockaddr *)&address, sizeof(address)) < 0 &&
-		  errno == ECONNREFUSED;
-	close(probe);
-	return refused;
-}
-
-void config_remove_stale_links(const struct config *config)
-{
-	for (uint32_t p = 0; p < config->net.ports; p++) {
-		const char *device = config->net.port[p].device;
-		char role[16], abstract[8], path[128];
-
-		if (strncmp(device, "net_memif", 9) ||
-		    !vdev_argument(device, "role", role, sizeof(role)) || strcmp(role, "server") ||
-		    !vdev_argument(device, "socket-abstract", abstract, sizeof(abstract)) ||
-		    strcmp(abstract, "no") || !vdev_argument(device, "socket", path, sizeof(path)))
-			continue;
-		if (is_stale_socket(path) && unlink(path))
-			fprintf(stderr, "orield: %s: left by a daemon that was killed: %s\n", path,
-				strerror(errno));
-	}
 }

@@ -209,7 +209,6 @@ static int start(struct daemon *daemon, const struct options *options)
 		fprintf(stderr, "orield: %s\n", message);
 		return error;
 	}
-	config_remove_stale_links(config);
 	error = net_init_eal(&config->net, config->control.socket_path, options->eal, &message);
 	if (!error)
 		error = net_create(&daemon->net, &config->net, daemon->shared, daemon->memory,

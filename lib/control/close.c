@@ -61,7 +61,7 @@ static void close_qp(struct control *control, struct object *qp)
 	} else if (!qp->pending_op) {
 		qp->pending_op = SHM_OP_CLOSE;
 		command_send(control, qp_home(control->shared, qp->index), WORKER_DETACH, qp->index,
-			     COMMAND_QP_DETACHED, object_index(control, qp), NULL);
+			     COMMAND_QP_DETACHED, object_handle(control, qp), NULL);
 	}
 }
 

@@ -57,6 +57,15 @@ void command_retry(struct control *control)
 	}
 }
 
+/* The object that a command was about; NULL when the client closed it meanwhile. */
+static struct object *object_of(const struct control *control, uint32_t handle)
+{
+	struct object *object = object_at(control, handle & OBJECT_INDEX_MASK);
+
+	return object->type != OBJECT_TYPE_NONE && object_handle(control, object) == handle ? object
+											    : NULL;
+}
+
 static void session_command_done(struct control *control, uint32_t session)
 {
 	struct session_local *local = &control->session[session];
@@ -65,38 +74,43 @@ static void session_command_done(struct control *control, uint32_t session)
 	session_finish_if_quiet(control, session);
 }
 
-void command_done(void *context, unsigned int worker, uint64_t cookie, int status)
+static void object_command_done(struct control *control, struct object *object,
+				enum command_purpose purpose, int status)
 {
-	struct control *control = context;
-	uint32_t number = (uint32_t)cookie;
-	struct object *object;
-
-	switch ((enum command_purpose)(cookie >> 32)) {
-	case COMMAND_QP_CONNECTED:
-		connection_prepared(control, object_at(control, number), status);
-		break;
+	switch (purpose) {
+	case COMMAND_QP_CONNECTED: connection_prepared(control, object, status); break;
 	case COMMAND_QP_READY:
-		reply_pending(control, object_at(control, number),
-			      status ? NT_INVALID_PARAMETER : NT_SUCCESS_STATUS);
+		reply_pending(control, object, status ? NT_INVALID_PARAMETER : NT_SUCCESS_STATUS);
+		if (object->close_id && session_is_open(control, object->session))
+			close_continue(control, object);
 		break;
-	case COMMAND_QP_FLUSHED:
-		object = object_at(control, number);
-		if (object->type == OBJECT_TYPE_CONNECTOR)
-			reply_pending(control, object, NT_SUCCESS_STATUS);
-		break;
+	case COMMAND_QP_FLUSHED: reply_pending(control, object, NT_SUCCESS_STATUS); break;
 	case COMMAND_QP_DETACHED:
-		object = object_at(control, number);
 		object->detached = 1;
 		if (session_is_open(control, object->session))
 			close_continue(control, object);
 		else
 			session_command_done(control, object->session);
 		break;
-	case COMMAND_SESSION_REMOVED: session_command_done(control, number); break;
-	case COMMAND_IGNORE:
-	case COMMAND_QP_ATTACHED:
-	case COMMAND_SESSION_ADDED: break;
+	default: break;
 	}
+}
+
+void command_done(void *context, unsigned int worker, uint64_t cookie, int status)
+{
+	const enum command_purpose purpose = (enum command_purpose)(cookie >> 32);
+	struct control *control = context;
+	struct object *object;
+
+	if (purpose == COMMAND_SESSION_REMOVED) {
+		session_command_done(control, (uint32_t)cookie);
+		return;
+	}
+	if (purpose == COMMAND_SESSION_ADDED || purpose == COMMAND_IGNORE)
+		return;
+	object = object_of(control, (uint32_t)cookie);
+	if (object)
+		object_command_done(control, object, purpose, status);
 }
 
 static void qp_event(struct control *control, const struct transport_event *event)

@@ -37,7 +37,7 @@ static void flush_qp(struct control *control, const struct object *connector,
 		return;
 	qp = object_at(control, connector->needs[0]);
 	command_send(control, qp_home(control->shared, qp->index), WORKER_FLUSH, qp->index, purpose,
-		     object_index(control, connector), NULL);
+		     object_handle(control, connector), NULL);
 }
 
 /* --- telling the client --------------------------------------------------------------- */
@@ -166,7 +166,7 @@ int connection_prepare(struct control *control, struct object *connector)
 	connection.path.flow_label = c->flow_label;
 	c->state = CONNECTOR_PREPARING;
 	command_send(control, qp_home(control->shared, qp->index), WORKER_CONNECT, qp->index,
-		     COMMAND_QP_CONNECTED, object_index(control, connector), &connection);
+		     COMMAND_QP_CONNECTED, object_handle(control, connector), &connection);
 	return 0;
 }
 
@@ -195,12 +195,12 @@ void connection_prepared(struct control *control, struct object *connector, int 
 {
 	struct connector *c = &connector->connector;
 
-	if (connector->type != OBJECT_TYPE_CONNECTOR || c->state != CONNECTOR_PREPARING) {
-		/* The peer gave up meanwhile, or the client closed. */
-		if (connector->type == OBJECT_TYPE_CONNECTOR) {
-			reply_pending(control, connector, NT_CONNECTION_ABORTED);
+	if (c->state != CONNECTOR_PREPARING) {
+		/* The peer gave up meanwhile, or the session ended: then its queue pairs go anyway.
+		 */
+		reply_pending(control, connector, NT_CONNECTION_ABORTED);
+		if (session_is_open(control, connector->session))
 			flush_qp(control, connector, COMMAND_IGNORE);
-		}
 		return;
 	}
 	if (!status && !c->passive) {

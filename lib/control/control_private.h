@@ -202,14 +202,17 @@ int32_t connection_resolve(struct control *control, struct object *connector);
 uint32_t connection_draw_psn(void); /* 24 random bits */
 
 /* --- command.c --- */
-/* What the answer of a worker means; in the upper half of the cookie. */
+/*
+ * What the answer of a worker means; in the upper half of the cookie. In the lower: the handle of
+ * an object, or the session.
+ */
 enum command_purpose {
 	COMMAND_IGNORE = 1,
 	COMMAND_QP_ATTACHED,
-	COMMAND_QP_CONNECTED, /* lower half: connector */
-	COMMAND_QP_FLUSHED,   /* lower half: connector whose disconnect waits */
+	COMMAND_QP_CONNECTED, /* of a connector */
+	COMMAND_QP_FLUSHED,   /* of a connector whose disconnect waits */
 	COMMAND_QP_DETACHED,
-	COMMAND_QP_READY, /* CONNECT_QP; lower half: QP object */
+	COMMAND_QP_READY, /* CONNECT_QP */
 	COMMAND_SESSION_ADDED,
 	COMMAND_SESSION_REMOVED,
 };

@@ -210,7 +210,7 @@ int32_t request_create_qp(struct control *control, uint32_t session,
 	control->object_local[object_index(control, object)].segment = config.memory;
 	control->qp_object[object->index] = object_index(control, object);
 	command_send(control, config.home, WORKER_ATTACH, object->index, COMMAND_QP_ATTACHED,
-		     object_index(control, object), NULL);
+		     object_handle(control, object), NULL);
 	reply->created = (struct shm_created){ .handle = object_handle(control, object),
 					       .number = qp_number(control->shared, object->index),
 					       .worker = config.home,
@@ -308,6 +308,6 @@ int32_t request_connect_qp(struct control *control, uint32_t session,
 	qp->pending_op = request->op;
 	qp->pending_id = request->id;
 	command_send(control, qp_home(control->shared, qp->index), WORKER_CONNECT, qp->index,
-		     COMMAND_QP_READY, object_index(control, qp), &connection);
+		     COMMAND_QP_READY, object_handle(control, qp), &connection);
 	return NT_PENDING;
 }

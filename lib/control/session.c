@@ -385,9 +385,11 @@ static void end_workers(struct control *control, uint32_t session)
 		if (object->type != OBJECT_TYPE_QP || object->detached)
 			continue;
 		local->detaching++;
-		if (!object->close_id) /* else its detach is under way */
-			command_send(control, qp_home(control->shared, object->index),
-				     WORKER_DETACH, object->index, COMMAND_QP_DETACHED, i, NULL);
+		if (object->pending_op == SHM_OP_CLOSE)
+			continue; /* its detach is under way */
+		command_send(control, qp_home(control->shared, object->index), WORKER_DETACH,
+			     object->index, COMMAND_QP_DETACHED, object_handle(control, object),
+			     NULL);
 	}
 	for (uint32_t w = 0; w < local->memory->workers; w++) {
 		local->detaching++;

@@ -6,6 +6,7 @@
  */
 #include "hostile.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,6 +116,105 @@ static bool case_exhaust(void)
 	return reply.status == NT_INSUFFICIENT_RESOURCES || wrong("tokens without end");
 }
 
+/* --- half a close ------------------------------------------------------------------------ */
+
+/* What is closed while something needs it, or while it is being connected, and not waited for. */
+static bool case_half_closed(void)
+{
+	static const uint32_t order[] = { 2, 0, 1, 3 };
+
+	for (unsigned int round = 0; round < 8; round++) {
+		struct shm_request request = { .op = SHM_OP_CREATE_CONNECTOR };
+		struct shm_reply reply;
+		struct raw_set set;
+		struct raw raw;
+		uint32_t handles[4];
+
+		if (!raw_open(&raw, path_a) || !raw_make(&set, &raw, MEMORY, MR_ALL, DEPTH) ||
+		    !raw_do(&raw, &request, &reply))
+			return wrong("setting up");
+		handles[0] = set.pd;
+		handles[1] = set.cq.handle;
+		handles[2] = set.qp.handle;
+		handles[3] = set.memory.mr;
+		request = (struct shm_request){ .op = SHM_OP_CONNECT, .id = 1000 };
+		request.connect.connector = reply.created.handle;
+		request.connect.qp = set.qp.handle;
+		raw_address(&request.connect.local, ADDRESS_A, 0);
+		raw_address(&request.connect.remote, round % 2 ? ADDRESS_B : "10.66.0.99", 9999);
+		raw_post(&raw, &request);
+		for (unsigned int i = 0; i < 4; i++) {
+			struct shm_request close = { .op = SHM_OP_CLOSE, .id = 2000 + i };
+
+			close.object.object = handles[order[i]];
+			raw_post(&raw, &close);
+		}
+		usleep((useconds_t)below(3000));
+		raw_close(&raw);
+	}
+	return true;
+}
+
+/* The same while a queue pair is being connected by number: the close must come to its end. */
+static bool case_close_connecting(void)
+{
+	struct pair pair;
+	struct shm_request request, close;
+	struct shm_reply reply;
+
+	for (unsigned int round = 0; round < 10; round++) {
+		if (!raw_open(&pair.raw_a, path_a) ||
+		    !raw_make(&pair.a, &pair.raw_a, MEMORY, MR_ALL, DEPTH) ||
+		    !raw_open(&pair.raw_b, path_b) ||
+		    !raw_make(&pair.b, &pair.raw_b, MEMORY, MR_ALL, DEPTH) ||
+		    !raw_connect(&pair.b, ADDRESS_B, &pair.a, ADDRESS_A))
+			return wrong("setting up");
+		close_pair(&pair);
+		if (!raw_open(&pair.raw_a, path_a) ||
+		    !raw_make(&pair.a, &pair.raw_a, MEMORY, MR_ALL, DEPTH))
+			return wrong("setting up");
+		request = (struct shm_request){ .op = SHM_OP_CONNECT_QP, .id = 1000 };
+		request.connect_qp.qp = pair.a.qp.handle;
+		request.connect_qp.path_mtu = 1024;
+		request.connect_qp.remote_qpn = 77;
+		raw_address(&request.connect_qp.local, ADDRESS_A, 0);
+		raw_address(&request.connect_qp.remote, ADDRESS_B, 0);
+		close = (struct shm_request){ .op = SHM_OP_CLOSE };
+		close.object.object = pair.a.qp.handle;
+		raw_post(&pair.raw_a, &request);
+		if (!raw_do(&pair.raw_a, &close, &reply))
+			return wrong("the close does not end");
+		raw_close(&pair.raw_a);
+	}
+	return true;
+}
+
+/* Descriptors that all clients and the daemon share are made to block, filled and emptied. */
+static bool case_wakeups(void)
+{
+	struct raw raw;
+
+	if (!raw_open(&raw, path_a))
+		return wrong("setting up");
+	for (unsigned int n = 0; n < 3000; n++) {
+		for (uint32_t w = 0; w <= raw.workers; w++) {
+			const int fd = w < raw.workers ? raw.worker_fd[w] : raw.control_fd;
+			const uint64_t full = UINT64_MAX - 1;
+			uint64_t count;
+
+			fcntl(fd, F_SETFL, O_NONBLOCK);
+			if (read(fd, &count, sizeof(count)) < 0)
+				count = 0;
+			if (write(fd, &full, sizeof(full)) < 0)
+				count = 0;
+			fcntl(fd, F_SETFL, 0);
+		}
+		usleep(200);
+	}
+	raw_close(&raw);
+	return true;
+}
+
 /* --- death
  * ---------------------------------------------------------------------------------------- */
 
@@ -172,6 +272,9 @@ static const struct {
 	{ "tokens", case_tokens },
 	{ "handles", case_handles },
 	{ "exhaust", case_exhaust },
+	{ "half-closed", case_half_closed },
+	{ "close-connecting", case_close_connecting },
+	{ "wakeups", case_wakeups },
 	{ "die", case_die },
 };
 

@@ -261,9 +261,11 @@ bool raw_make(struct raw_set *set, struct raw *raw, uint64_t memory, uint32_t ac
 	return make_memory(raw, &set->memory, set->pd, memory, access);
 }
 
-static void set_address(struct shm_address *address, const char *text)
+void raw_address(struct shm_address *address, const char *text, uint16_t port)
 {
-	*address = (struct shm_address){ .family = 4, .gid = { [10] = 0xff, [11] = 0xff } };
+	*address = (struct shm_address){ .family = 4,
+					 .port = port,
+					 .gid = { [10] = 0xff, [11] = 0xff } };
 	inet_pton(AF_INET, text, address->gid + 12);
 }
 
@@ -284,8 +286,8 @@ static bool connect_one(struct raw_set *set, const char *here, const struct raw_
 						      .hop_limit = 64,
 						      .inbound_read_limit = 16,
 						      .outbound_read_limit = 16 };
-	set_address(&request.connect_qp.local, here);
-	set_address(&request.connect_qp.remote, there);
+	raw_address(&request.connect_qp.local, here, 0);
+	raw_address(&request.connect_qp.remote, there, 0);
 	/* The neighbour may have to be asked for first. */
 	while (milliseconds() < end) {
 		if (!raw_call(set->raw, &request, &reply))

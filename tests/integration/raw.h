@@ -69,6 +69,8 @@ bool raw_offer(struct raw *raw, int fd, uint64_t cookie);
 /* PD, CQ, QP and registered memory with the rights given (NDK_MR_FLAG_*). */
 bool raw_make(struct raw_set *set, struct raw *raw, uint64_t memory, uint32_t access,
 	      uint32_t depth);
+/* From dotted IPv4. */
+void raw_address(struct shm_address *address, const char *text, uint16_t port);
 /* Connects two queue pairs of two daemons by number. Addresses are dotted IPv4. */
 bool raw_connect(struct raw_set *a, const char *address_a, struct raw_set *b,
 		 const char *address_b);

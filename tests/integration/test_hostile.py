@@ -84,6 +84,11 @@ attack("B59, B46: local tokens remotely, another session's tokens locally: refus
 attack("handles of another session are invalid", "handles")
 attack("one client takes all windows and tokens: they come back with its end", "exhaust")
 
+attack("objects that are closed while others need them, and never waited for, go with the session",
+       "half-closed", 3)
+attack("a queue pair that is closed while it is connected by number goes", "close-connecting")
+attack("descriptors that are shared to wake are made to block, filled and emptied", "wakeups")
+
 
 @test("B93: kill -9 at any moment of set-up and traffic: everything it held is freed")
 def die():
