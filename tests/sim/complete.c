@@ -77,9 +77,9 @@ static void succeeded(struct end *end, struct op *op)
 			 end->side, op->number, op->fault ? ", a " : " behind one that must not",
 			 op->fault ? fault_name(op->fault) : "");
 	if (op->consumes) {
-		if (op->receive && !op->receive->done)
+		if (!op->received)
 			cq_poll(end->peer->receive_cq);
-		if (op->receive == NULL || !op->receive->done)
+		if (!op->received)
 			sim_fail(world, "pair %u end %u: request %u succeeded without its receive",
 				 end->pair->number, end->side, op->number);
 	}
@@ -198,7 +198,7 @@ static void received(struct end *end, struct receive *receive, const struct shm_
 	/* What a WRITE put there may have been written over since. */
 	if (op->kind != KIND_WRITE_IMM)
 		check_bytes(end->peer, op, end->host, &op->remote, "what was received");
-	op->executed = true;
+	op->executed = op->received = true;
 	if (op->kind == KIND_SEND_INV)
 		window_invalidated(op->window);
 	world->statistics.receives++;
@@ -228,25 +228,30 @@ static void receive_failed(struct end *end, struct receive *receive, int32_t sta
 			 op ? fault_name(op->fault) : "no request for it");
 }
 
-static void complete_receive(struct end *end, const struct shm_cqe *cqe)
+void receive_completed(struct end *end, struct receive *receive, const struct shm_cqe *cqe)
 {
-	const uint32_t number = (uint32_t)cqe->request_context;
-	struct receive *receive = &end->receive[end->receive_head % SIM_RING];
-	struct world *world = end->pair->world;
-
-	if (cqe->request_context >> 32 != end->life || end->receive_head == end->receive_tail ||
-	    receive->number != number)
-		sim_fail(world, "pair %u end %u: completion of receive %#llx, %u is the next",
-			 end->pair->number, end->side, (unsigned long long)cqe->request_context,
-			 end->receive_head);
-	sim_log(world, "pair %u end %u: receive %u status %#x bytes %u", end->pair->number,
-		end->side, number, (unsigned int)cqe->status, cqe->bytes);
-	receive->done = true;
-	receive->status = cqe->status;
+	sim_log(end->pair->world, "pair %u end %u: receive %u status %#x bytes %u",
+		end->pair->number, end->side, receive->number, (unsigned int)cqe->status,
+		cqe->bytes);
 	if (cqe->status == NT_SUCCESS_STATUS)
 		received(end, receive, cqe);
 	else
 		receive_failed(end, receive, cqe->status);
+	if (receive->op)
+		receive->op->got_status = cqe->status;
+}
+
+static void complete_receive(struct end *end, const struct shm_cqe *cqe)
+{
+	struct receive *receive = &end->receive[end->receive_head % SIM_RING];
+
+	if (cqe->request_context != ((uint64_t)end->life << 32 | end->receive_head) ||
+	    end->receive_head == end->receive_tail)
+		sim_fail(end->pair->world,
+			 "pair %u end %u: completion of receive %#llx, %u is the next",
+			 end->pair->number, end->side, (unsigned long long)cqe->request_context,
+			 end->receive_head);
+	receive_completed(end, receive, cqe);
 	end->receive_head++;
 }
 
@@ -263,7 +268,9 @@ void complete_entry(struct host *host, const struct shm_cqe *cqe)
 	if ((cqe->status == NT_SUCCESS_STATUS) != (cqe->provider_error == 0))
 		sim_fail(host->world, "host %u: status %#x with provider error %u", host->number,
 			 (unsigned int)cqe->status, cqe->provider_error);
-	if (cqe->type & 1)
+	if ((cqe->type & 1) && end->srq)
+		srq_completed(end, cqe);
+	else if (cqe->type & 1)
 		complete_receive(end, cqe);
 	else
 		end->entry[end->entries++ % SIM_RING] = *cqe;

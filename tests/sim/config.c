@@ -84,6 +84,7 @@ void config_draw(struct sim_config *c, uint64_t seed, uint64_t packets)
 	c->shared_cq = rng_percent(&rng, 40);
 	if (rng_percent(&rng, 20))
 		c->restart_every_us = rng_between(&rng, 200, 50000);
+	c->shared_receives = rng_percent(&rng, 30);
 	c->transmit_room = rng_percent(&rng, 25) ? rng_between(&rng, 1, 40) : 0;
 }
 
@@ -147,6 +148,8 @@ static const struct {
 	  "wrong requests, 0 or 1" },
 	{ "windows", VALUE_FLAG, offsetof(struct sim_config, windows), 0, 1,
 	  "binds and invalidates, 0 or 1" },
+	{ "shared-receives", VALUE_FLAG, offsetof(struct sim_config, shared_receives), 0, 1,
+	  "0 or 1" },
 	{ "late-receives", VALUE_FLAG, offsetof(struct sim_config, late_receives), 0, 1, "0 or 1" },
 	{ "perfect", VALUE_PURE, 0, 0, 0, "1: nothing is lost, doubled, held back or changed" },
 };

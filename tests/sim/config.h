@@ -20,6 +20,7 @@ struct sim_config {
 	uint32_t workers[2];
 	uint32_t pairs;
 	uint32_t flights;       /* records of each host */
+	bool shared_receives;   /* one SRQ of a worker for most of its queue pairs */
 	bool shared_cq;         /* one CQ of a host for everything */
 	uint32_t transmit_room; /* frames of one worker's turn; 0: no limit */
 

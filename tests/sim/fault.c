@@ -407,7 +407,7 @@ static bool post_bad_receive(struct end *end, enum fault fault)
 	const enum receive_kind kind =
 		fault == FAULT_RECEIVE_TOKEN ? RECEIVE_BAD_TOKEN : RECEIVE_BAD_SHAPE;
 
-	if (receive_waiting(end->peer) || !receive_post(end->peer, kind))
+	if (end->peer->srq || receive_waiting(end->peer) || !receive_post(end->peer, kind))
 		return false;
 	end->pair->bad_receive = true;
 	return true;

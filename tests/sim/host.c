@@ -100,6 +100,7 @@ static void io_event(void *context, const struct transport_event *event)
 		break;
 	case TRANSPORT_QP_ESTABLISHED: end->established_events++; break;
 	case TRANSPORT_QP_FLUSHED: end->flushed = true; break;
+	case TRANSPORT_QP_LAST_WQE: end->last_receive_events++; break;
 	case TRANSPORT_BAD_TOKEN: end->bad_token_events++; break;
 	default:
 		sim_fail(world, "host %u: event %u of queue pair %u", worker->host->number,
@@ -307,7 +308,7 @@ static void create_tables(struct host *host)
 	host->sizes =
 		(struct transport_sizes){ .qps = 64,
 					  .cqs = 128,
-					  .srqs = 2,
+					  .srqs = 2 + SIM_WORKERS,
 					  .resources = 64 * 16,
 					  .flights = world->config.flights * host->workers + 1,
 					  .workers = host->workers,
@@ -412,7 +413,8 @@ void host_create(struct world *world, unsigned int number)
 	host->workers = world->config.workers[number];
 	host->size = 2 * AREA_GUARD + AREA_SHARED + AREA_GUARD +
 		     world->config.pairs * (AREA_SOURCE + AREA_SINK + AREA_TARGET + AREA_STRIP +
-					    AREA_RECEIVE + 5 * AREA_GUARD);
+					    AREA_RECEIVE + 5 * AREA_GUARD) +
+		     SIM_WORKERS * (AREA_SRQ + AREA_GUARD);
 	choose_base(host);
 	memcpy(host->mac, (uint8_t[6]){ 2, 0, 0, 0, 0, letter }, 6);
 	memcpy(host->v4, (uint8_t[16]){ [10] = 255, 255, 10, 0, 0, letter }, 16);
@@ -420,6 +422,8 @@ void host_create(struct world *world, unsigned int number)
 	create_tables(host);
 	create_memory(host);
 	create_workers(host);
+	for (unsigned int i = 0; i < host->workers && world->config.shared_receives; i++)
+		srq_open(&host->worker[i]);
 	if (world->config.shared_cq)
 		host->shared_cq = cq_open(host, SIM_PAIRS * 2 * SIM_RING, 0);
 }
@@ -436,6 +440,7 @@ void host_destroy(struct host *host)
 		while (worker->arrived_head != worker->arrived_tail)
 			buffer_return(world, worker->arrived[worker->arrived_head++ &
 							     (worker->arrived_size - 1)]);
+		srq_close(worker);
 		transport_remove_session(worker->transport, SIM_SESSION);
 		transport_destroy(worker->transport);
 		free(worker->arrived);

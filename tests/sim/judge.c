@@ -148,11 +148,9 @@ static void judge_refusal(const struct end *end)
 	if (fault_is_token(op->fault) && peer->bad_token_events != 1)
 		sim_fail(world, "pair %u end %u: %u reports of %s", peer->pair->number, peer->side,
 			 peer->bad_token_events, fault_name(op->fault));
-	if (op->receive_status &&
-	    (op->receive == NULL || op->receive->status != op->receive_status))
+	if (op->receive_status != op->got_status && op->receive_status)
 		sim_fail(world, "pair %u end %u: the receive of request %u has status %#x",
-			 peer->pair->number, peer->side, op->number,
-			 op->receive ? (unsigned int)op->receive->status : 0);
+			 peer->pair->number, peer->side, op->number, (unsigned int)op->got_status);
 }
 
 void judge_end(const struct end *end)
@@ -168,6 +166,9 @@ void judge_end(const struct end *end)
 		sim_fail(world, "pair %u end %u: %u events of its first packet", end->pair->number,
 			 end->side, end->established_events);
 	/* Two: a READ in progress, and a request that was already refused behind it. */
+	if (!end->restarts && end->last_receive_events != (end->srq != NULL))
+		sim_fail(world, "pair %u end %u: %u events of its last receive", end->pair->number,
+			 end->side, end->last_receive_events);
 	if (end->bad_token_events > (2 + end->restarts) * may_be_refused(end->peer))
 		sim_fail(world, "pair %u end %u: %u reports of bad tokens", end->pair->number,
 			 end->side, end->bad_token_events);

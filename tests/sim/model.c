@@ -228,9 +228,22 @@ static void match_one(struct end *sender, struct op *op, struct receive *receive
 		effect_apply(sender->peer->host, &op->remote);
 }
 
+void model_place(struct end *sender, struct op *op, const struct receive *receive)
+{
+	if (op_writes(op) || op->fault)
+		return;
+	effect_place(&op->remote, receive->piece, receive->pieces);
+	effect_apply(sender->peer->host, &op->remote);
+}
+
 void model_match(struct end *sender)
 {
 	struct end *receiver = sender->peer;
+
+	if (receiver->srq) {
+		sender->next_match = sender->tail;
+		return;
+	}
 
 	while (sender->next_match != sender->tail) {
 		struct op *op = sender->op[sender->next_match % SIM_RING];

@@ -102,6 +102,12 @@ static void open_queues(struct end *end)
 				 .inline_size = rng_below(rng, SHM_MAX_INLINE + 1),
 				 .doorbell = end->pair->number * 61,
 				 .home = end->worker };
+	if (host->worker[end->worker].srq && rng_percent(rng, 60)) {
+		end->srq = host->worker[end->worker].srq;
+		q->srq = end->srq->index;
+		q->receive_depth = end->srq->depth;
+		end->pair->strict = false;
+	}
 	/* Just large enough: it never overflows, whatever completes without being taken. */
 	if (host->shared_cq)
 		end->send_cq = end->receive_cq = host->shared_cq;
@@ -173,7 +179,6 @@ void pair_open(struct world *world, uint32_t number)
 	pair->mtu = config->mtu ? config->mtu : 256u << rng_below(rng, 5);
 	pair->strict = rng_percent(rng, 25);
 	pair->life = config->life ? rng_between(rng, 1, 2 * config->life) : UINT32_MAX;
-	draw_timers(pair, &timers);
 	for (unsigned int i = 0; i < 2; i++) {
 		struct end *end = &pair->end[i];
 
@@ -183,8 +188,10 @@ void pair_open(struct world *world, uint32_t number)
 		end->peer = &pair->end[!i];
 		place_areas(end);
 		open_queues(end);
-		draw_connection(end, &timers);
 	}
+	draw_timers(pair, &timers);
+	draw_connection(&pair->end[0], &timers);
+	draw_connection(&pair->end[1], &timers);
 	draw_path(pair);
 	connect_end(&pair->end[0]);
 	connect_end(&pair->end[1]);

@@ -4,6 +4,8 @@
 
 struct receive *receive_next(const struct end *end)
 {
+	if (end->srq)
+		return &end->srq->shape;
 	if (end->receive_match == end->receive_tail)
 		return NULL;
 	return (struct receive *)&end->receive[end->receive_match % SIM_RING];
@@ -13,6 +15,8 @@ struct op *receive_waiting(const struct end *end)
 {
 	const struct end *sender = end->peer;
 
+	if (end->srq)
+		return NULL;
 	return sender->next_match != sender->tail ? sender->op[sender->next_match % SIM_RING]
 						  : NULL;
 }
@@ -112,6 +116,8 @@ unsigned int receive_turn(struct end *end)
 	struct rng *rng = &world->traffic;
 	unsigned int done = 0;
 
+	if (end->srq)
+		return srq_turn(end->srq);
 	if (end->flush_asked || end->receive_failed || end->pair->no_receives ||
 	    world->now < end->hold_receives)
 		return 0;

@@ -88,6 +88,10 @@ static void show_objects(struct host *host)
 {
 	const struct world *world = host->world;
 
+	for (unsigned int i = 0; i < host->workers; i++)
+		if (host->worker[i].srq)
+			srq_set_memory(host->shared, host->worker[i].srq->index,
+				       host->worker[i].srq->memory);
 	if (host->shared_cq)
 		cq_set_memory(host->shared, host->shared_cq->index, host->shared_cq->memory);
 	for (uint32_t i = 0; i < world->config.pairs; i++) {

@@ -23,8 +23,10 @@
 #include "transport/transport.h"
 
 #define SIM_SESSION  1u
-#define SIM_RING     512u /* requests or receives of an end in hand, at most */
-#define SIM_TROUBLES 16u  /* more than any retry count */
+#define SIM_SRQ      32u /* receives shared by the queue pairs of a worker, at most */
+#define SRQ_CONTEXT  0xffffffff00000000ull /* of their request contexts, upper half */
+#define SIM_RING     512u                  /* requests or receives of an end in hand, at most */
+#define SIM_TROUBLES 16u                   /* more than any retry count */
 #define SIM_DEAD     64u
 #define SIM_WINDOWS  3u /* of an end, the one over the strip not counted */
 
@@ -36,6 +38,7 @@
 #define AREA_TARGET  98304u
 #define AREA_STRIP   8192u /* reached through one window only */
 #define AREA_RECEIVE 131072u
+#define AREA_SRQ     (SIM_SRQ * 8192u)
 
 struct world;
 struct host;
@@ -119,8 +122,6 @@ struct receive {
 	uint32_t good;         /* bytes that can be placed before something is wrong with it */
 	bool malformed;        /* the entry itself */
 	struct op *op;         /* what will consume it */
-	int32_t status;        /* of its completion; meaningful when done */
-	bool done;
 };
 
 struct op {
@@ -143,9 +144,11 @@ struct op {
 	enum fault fault;
 	int32_t status;         /* of its completion */
 	int32_t receive_status; /* of the receive that fails with it; 0: none does */
+	int32_t got_status;     /* of the receive that it took, in truth */
 	bool doomed;            /* behind a fault: cancelled */
 	bool may_fail;          /* its window is being taken away */
 	uint32_t troubles;      /* of the pair when it was posted */
+	bool received;          /* its receive has completed with it */
 	bool executed;          /* the peer has carried it out, for certain */
 };
 
@@ -187,6 +190,20 @@ struct sim_cq {
 	uint32_t arm_generation; /* of the daemon when it was armed */
 };
 
+/* Receives of the queue pairs of one worker; `shape`: what all of them can take. */
+struct sim_srq {
+	struct host *host;
+	uint32_t index;
+	uint32_t depth, sge;
+	struct shm_srq *memory;
+	uint32_t area; /* in the host's memory */
+	struct receive shape;
+	struct receive entry[SIM_SRQ];
+	bool used[SIM_SRQ];
+	uint32_t posted;
+	uint64_t hold; /* until then none are posted */
+};
+
 struct end {
 	struct pair *pair;
 	struct host *host;
@@ -199,6 +216,7 @@ struct end {
 	struct qp_config config;
 	struct qp_connection connection;
 	struct sim_cq *send_cq, *receive_cq;
+	struct sim_srq *srq; /* NULL: receives of its own */
 
 	/* Requests: oldest .. head have completed and are kept, head .. tail are to complete. */
 	struct op *op[SIM_RING];
@@ -225,7 +243,7 @@ struct end {
 	bool flush_asked, flushed;
 	bool flushed_alive; /* asked while it lived: no event of an error is due */
 	bool nak_taken;     /* a fatal NAK was delivered to it in time */
-	uint32_t error_events, bad_token_events, established_events;
+	uint32_t error_events, bad_token_events, established_events, last_receive_events;
 	uint32_t restarts; /* deaths of its daemon: events may be lost, or come again */
 	uint32_t error_async;
 };
@@ -256,8 +274,9 @@ struct sim_worker {
 	struct host *host;
 	unsigned int number;
 	struct transport *transport;
-	bool fresh;    /* has not run since its daemon adopted the arena */
-	uint32_t room; /* frames that get() still gives in this turn */
+	struct sim_srq *srq; /* or NULL */
+	bool fresh;          /* has not run since its daemon adopted the arena */
+	uint32_t room;       /* frames that get() still gives in this turn */
 	struct sim_buffer **arrived;
 	uint32_t arrived_head, arrived_tail, arrived_size;
 };
@@ -437,6 +456,8 @@ enum hazard model_hazard(const struct end *end, const struct op *op);
 void model_execute(struct end *end, struct op *op);
 /* Pairs requests that consume a receive with receives, as far as there are both. */
 void model_match(struct end *sender);
+/* A SEND lands in this receive, for certain. */
+void model_place(struct end *sender, struct op *op, const struct receive *receive);
 /* All memory is as the model says. */
 void model_compare(struct world *world);
 /*
@@ -464,6 +485,8 @@ unsigned int end_poll(struct end *end);
  */
 
 void complete_entry(struct host *host, const struct shm_cqe *cqe);
+/* A receive of either kind, with the message that should have taken it. */
+void receive_completed(struct end *end, struct receive *receive, const struct shm_cqe *cqe);
 /* Requests whose entries were taken, and silent ones that the queue says are done. */
 void complete_requests(struct end *end);
 
@@ -491,6 +514,15 @@ bool receive_post(struct end *end, enum receive_kind kind);
 struct receive *receive_next(const struct end *end);
 /* The request of the peer that waits for a receive, or NULL. */
 struct op *receive_waiting(const struct end *end);
+
+/* --- srq.c ---------------------------------------------------------------------------- */
+
+void srq_open(struct sim_worker *worker);
+void srq_close(struct sim_worker *worker);
+unsigned int srq_turn(struct sim_srq *srq);
+void srq_completed(struct end *end, const struct shm_cqe *cqe);
+/* When all is still: none is lost. */
+void srq_check(const struct sim_srq *srq);
 
 /* --- window.c
  * ---------------------------------------------------------------------------------------------------

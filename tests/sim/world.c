@@ -30,6 +30,9 @@ static uint64_t next_event(const struct world *world)
 			uint64_t at =
 				transport_next_deadline(host->worker[k].transport, world->now);
 
+			if (host->worker[k].srq && host->worker[k].srq->hold > world->now &&
+			    host->worker[k].srq->hold < at)
+				at = host->worker[k].srq->hold;
 			if (host->worker[k].arrived_head != host->worker[k].arrived_tail)
 				at = world->now;
 			if (at < next)
@@ -93,6 +96,15 @@ static bool all_still(const struct world *world)
 	return true;
 }
 
+static void compare(struct world *world)
+{
+	model_compare(world);
+	for (int i = 0; i < 2; i++)
+		for (unsigned int k = 0; k < world->host[i].workers; k++)
+			if (world->host[i].worker[k].srq)
+				srq_check(world->host[i].worker[k].srq);
+}
+
 /* Nothing new is posted; when everything has completed, all memory is compared. */
 static void settle(struct world *world)
 {
@@ -101,7 +113,7 @@ static void settle(struct world *world)
 		turn(world);
 	world->draining = false;
 	sim_log(world, "all is still");
-	model_compare(world);
+	compare(world);
 }
 
 /* What still flies is old and must not do anything. */
@@ -112,7 +124,7 @@ static void empty_network(struct world *world)
 		turn(world);
 	for (int i = 0; i < 100; i++)
 		turn(world);
-	model_compare(world);
+	compare(world);
 }
 
 /* Without trouble and without an end by force, nothing is ever sent twice. */
@@ -144,7 +156,7 @@ static void close_all(struct world *world)
 		pair_flush(&world->pair[i]);
 	while (!all_still(world))
 		turn(world);
-	model_compare(world);
+	compare(world);
 	network_destroy(world);
 	host_destroy(&world->host[0]);
 	host_destroy(&world->host[1]);
