@@ -55,6 +55,8 @@ static int on_status(const char *command, const char *parameters, struct rte_tel
 		[OBJECT_TYPE_QP] = "qps",
 		[OBJECT_TYPE_CONNECTOR] = "connectors",
 		[OBJECT_TYPE_LISTENER] = "listeners",
+		[OBJECT_TYPE_SRQ] = "srqs",
+		[OBJECT_TYPE_AH] = "addresses",
 	};
 	struct control_status status;
 

@@ -85,6 +85,8 @@ void close_continue(struct control *control, struct object *object)
 		connection_close(control, object);
 		close_done(control, object);
 		break;
+	case OBJECT_TYPE_SRQ:
+	case OBJECT_TYPE_AH:
 	case OBJECT_TYPE_LISTENER: close_done(control, object); break;
 	case OBJECT_TYPE_NONE:
 	case OBJECT_TYPES: break;

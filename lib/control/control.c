@@ -80,11 +80,14 @@ static void on_mad(void *context, const struct net_peer *peer, const uint8_t *ma
  * what comes out is only an index, which lib/memory checks for owner and state before it means
  * anything.
  */
-static uint32_t resolve_handle(void *context, uint32_t session, uint32_t handle, bool window)
+static uint32_t resolve_handle(void *context, uint32_t session, uint32_t handle,
+			       enum handle_kind kind)
 {
+	static const enum object_type type[] = { [HANDLE_REGION] = OBJECT_TYPE_MR,
+						 [HANDLE_WINDOW] = OBJECT_TYPE_MW,
+						 [HANDLE_ADDRESS] = OBJECT_TYPE_AH };
 	const struct control *control = context;
-	const struct object *object =
-		object_find(control, session, handle, window ? OBJECT_TYPE_MW : OBJECT_TYPE_MR);
+	const struct object *object = object_find(control, session, handle, type[kind]);
 
 	return object ? object->index : 0;
 }

@@ -25,6 +25,18 @@ struct net_address {
 };
 
 /*
+ * Faults that a port makes by itself, for tests: of each frame, in parts per million, by a seeded
+ * generator per worker and direction. All zero: none, and no cost but one flag per burst.
+ */
+struct net_fault {
+	uint32_t loss, duplicate, reorder, corrupt, delay; /* ppm; their sum at most 1000000 */
+	uint32_t delay_us;                                 /* of `delay` and `reorder` */
+	uint64_t seed;
+};
+
+enum net_direction { NET_RECEIVE = 0, NET_TRANSMIT = 1 };
+
+/*
  * The Ethernet address is the device's at the start and stays: a change while it runs is not
  * followed. A kernel interface under a port (af_packet, af_xdp) must not carry an IP address
  * of its own: the kernel sees the same frames and would answer them too.
@@ -38,6 +50,7 @@ struct net_port_config {
 	uint16_t mtu;         /* bytes of IP packet */
 	uint8_t gateway4[16]; /* all zero: none */
 	uint8_t gateway6[16];
+	struct net_fault fault[2]; /* by enum net_direction */
 };
 
 enum net_idle { NET_IDLE_BUSY, NET_IDLE_ADAPTIVE };
@@ -159,6 +172,10 @@ int net_find_address(const struct net *net, const uint8_t gid[16]);
 /* Largest path MTU (256 .. 4096) that fits a port. */
 uint32_t net_port_path_mtu(const struct net *net, unsigned int port);
 const struct net_config *net_get_config(const struct net *net);
+
+/* New faults of a running port; any one thread at a time. Workers take them at their next turn. */
+void net_set_fault(struct net *net, unsigned int port, enum net_direction direction,
+		   const struct net_fault *fault);
 
 /* Link counters of one port, summed over workers; any thread. */
 struct net_port_status {

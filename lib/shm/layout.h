@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_LAYOUT_VERSION 1u
+#define SHM_LAYOUT_VERSION 2u
 #define SHM_MAGIC_SESSION  0x4f52534eu /* "ORSN" */
 #define SHM_MAGIC_QP       0x4f525150u /* "ORQP" */
 #define SHM_MAGIC_CQ       0x4f524351u /* "ORCQ" */
@@ -117,6 +117,7 @@ enum shm_op {
 	SHM_OP_CONNECT_QP,
 	SHM_OP_REFILL_TOKENS,
 	SHM_OP_SEGMENT_DROP,
+	SHM_OP_CREATE_AH,
 	SHM_OP_MAX,
 	/* Events, daemon to client, request id 0. */
 	SHM_EV_CONNECT_REQUEST = 0x100,
@@ -240,6 +241,17 @@ struct shm_connect_qp {
 	struct shm_address remote;
 };
 
+/* CREATE_AH: a destination of datagrams. The reply comes when the path is resolved. */
+struct shm_create_ah {
+	uint32_t pd;
+	uint32_t flow_label;
+	uint8_t traffic_class;
+	uint8_t hop_limit;
+	uint8_t reserved[6];
+	struct shm_address local;
+	struct shm_address remote;
+};
+
 struct shm_refill_tokens {
 	uint32_t count; /* wanted, at most SHM_REFILL_MAX */
 	uint32_t reserved;
@@ -266,6 +278,7 @@ struct shm_request {
 		struct shm_listen listen;
 		struct shm_connect connect;
 		struct shm_connect_qp connect_qp;
+		struct shm_create_ah create_ah;
 		struct shm_refill_tokens refill;
 		struct shm_segment_drop segment_drop;
 		uint8_t raw[504];
@@ -452,7 +465,11 @@ struct shm_sge {
 	uint32_t token; /* local token */
 };
 
-/* One send-queue entry, followed in its slot by SGEs or, with INLINE, by the data. */
+/*
+ * One send-queue entry, followed in its slot by SGEs or, with INLINE, by the data.
+ * A datagram (SEND, SEND_IMMEDIATE of a UD queue pair) names its destination by `mw`, the handle of
+ * an address, `token`, the peer's QPN, and `mr`, the Q_Key (bit 31 set: the queue pair's own).
+ */
 struct shm_sqe {
 	uint8_t opcode; /* enum shm_wr_opcode */
 	uint8_t nsge;
@@ -491,6 +508,13 @@ struct shm_qp {
 	uint32_t magic; /* SHM_MAGIC_QP */
 	uint32_t layout_version;
 	uint64_t size;
+	/*
+	 * The worker whose doorbell area is rung; the daemon's, changes when the queue pair moves.
+	 * The client reads it behind a full fence after it has stored a tail; the new home looks
+	 * at the tails once behind a full fence after it has stored this.
+	 */
+	uint32_t home;
+	uint32_t reserved;
 	struct shm_queue send;
 	struct shm_queue receive; /* slots 0 when the QP uses an SRQ */
 };
@@ -515,8 +539,17 @@ struct shm_cqe {
 	uint32_t provider_error; /* enum of refusal reasons; 0 with success */
 	uint32_t qpn;
 	uint32_t solicited; /* 1: satisfies an arm of type SOLICITED */
-	uint32_t reserved[5];
+	/*
+	 * Grows by 1 whenever the queue pair moves to another worker. Entries of one queue pair
+	 * with a smaller epoch, in whatever ring, were written earlier and are taken first.
+	 */
+	uint32_t epoch;
+	uint32_t source_qpn; /* receives of a UD queue pair */
+	uint32_t flags;      /* SHM_CQE_* */
+	uint32_t reserved[2];
 };
+
+#define SHM_CQE_GRH 0x1u /* the first 40 bytes are a GRH or, with IPv4, 20 bytes and the header */
 
 /* One ring per worker; the client merges them. */
 struct shm_cq_ring {

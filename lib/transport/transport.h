@@ -19,6 +19,7 @@
 
 #include "memory/memory.h"
 #include "shm/layout.h"
+#include "transport/congestion.h"
 #include "transport/verdict.h"
 #include "wire/packet.h"
 
@@ -72,6 +73,7 @@ struct transport_shared; /* arena, memory, tables of local addresses; one per pr
 struct transport_sizes {
 	uint32_t qps; /* power of two */
 	uint32_t cqs, srqs;
+	uint32_t addresses; /* destinations of datagrams */
 	uint32_t resources; /* READs and atomics kept by all responders: qps times max_reads_in */
 	uint32_t flights;   /* work requests in progress, all queue pairs */
 	uint32_t workers;
@@ -93,11 +95,13 @@ void transport_set_session(struct transport_shared *shared, uint32_t session,
 			   struct shm_session *memory);
 
 /*
- * How a worker turns the handle of a region or window in a work request into an index of
- * lib/memory's tables; 0 when there is no such object of this session. Called in any worker's
- * thread. Without one, handles are indices. Set before the first worker runs.
+ * How a worker turns a handle in a work request into an index of lib/memory's tables, or of
+ * addresses; 0 when there is no such object of this session. Called in any worker's thread.
+ * Without one, handles are indices. Set before the first worker runs.
  */
-typedef uint32_t handle_resolver(void *context, uint32_t session, uint32_t handle, bool window);
+enum handle_kind { HANDLE_REGION, HANDLE_WINDOW, HANDLE_ADDRESS };
+typedef uint32_t handle_resolver(void *context, uint32_t session, uint32_t handle,
+				 enum handle_kind kind);
 void transport_set_resolver(struct transport_shared *shared, handle_resolver *resolve,
 			    void *context);
 
@@ -205,6 +209,27 @@ struct qp_connection {
 	uint8_t reserved;
 };
 
+/*
+ * Destinations of datagrams (UD). Control thread. An address that was destroyed is not used by any
+ * worker any more once *grace (0: at once) has passed, see memory_grace_done(); then it may
+ * be freed. A worker refuses one of another session or domain.
+ */
+struct ah_config {
+	uint32_t session;
+	uint32_t pd;
+	struct qp_path path;
+};
+uint32_t ah_create(struct transport_shared *shared, const struct ah_config *config);
+void ah_destroy(struct transport_shared *shared, uint32_t ah, uint64_t *grace);
+void ah_free(struct transport_shared *shared, uint32_t ah);
+
+/*
+ * Congestion control of all queue pairs that are connected from now on and of those that are:
+ * control thread, any time; workers see the new values within a poll. Off until it is called.
+ */
+void transport_set_congestion(struct transport_shared *shared,
+			      const struct congestion_parameters *parameters);
+
 /* --- one worker ----------------------------------------------------------------------- */
 
 struct transport; /* one per worker */
@@ -238,6 +263,17 @@ void transport_adopt_session(struct transport *transport, uint32_t session);
 void transport_remove_session(struct transport *transport, uint32_t session);
 
 /*
+ * Moving a live queue pair to another worker (design.md, section 10). The old home calls
+ * transport_release() when nothing of the queue pair is under way that is tied to this worker;
+ * -EAGAIN: not now (parked frames, a grace period, a shared receive queue: the last for ever,
+ * -ENOTSUP). From its return on this worker does not touch the record. Whoever carries the index
+ * to the new home by a ring (release and acquire) calls transport_take() there: the record's home
+ * is the new worker, timers and lists go on, tails of the rings are looked at once.
+ */
+int transport_release(struct transport *transport, uint32_t qp, uint64_t now);
+void transport_take(struct transport *transport, uint32_t qp, uint64_t now);
+
+/*
  * One received frame, parsed, ICRC verified, for a queue pair (not QPN 1) of this
  * worker. Returns true if the transport keeps the buffer (parked behind a revocation or
  * a READ in progress) and will put() it later. `packet` may be NULL when the frame
@@ -267,7 +303,9 @@ uint64_t transport_next_deadline(const struct transport *transport, uint64_t now
 	X(tx_write) X(tx_write_bytes) X(tx_read) X(tx_read_bytes) X(tx_atomic) \
 	X(tx_ack) X(rx_ack) X(tx_nak) X(rx_nak) X(tx_rnr) X(rx_rnr) X(retransmits) \
 	X(timeouts) X(binds) X(invalidates) X(remote_invalidates) X(completions) \
-	X(completion_errors) X(no_buffer) X(stock_full)
+	X(completion_errors) X(no_buffer) X(stock_full) \
+	X(rx_marked) X(tx_cnp) X(rx_cnp) X(rate_cuts) X(paced) X(moved_in) X(moved_out) \
+	X(tx_datagram) X(rx_datagram)
 /* clang-format on */
 
 struct transport_stats {

@@ -95,9 +95,9 @@ static void resolve_objects(const struct transport *t, const struct qp *qp, stru
 	if (s->resolve == NULL)
 		return;
 	if (sqe->mr)
-		flight->mr = s->resolve(s->resolve_context, qp->session, sqe->mr, false);
+		flight->mr = s->resolve(s->resolve_context, qp->session, sqe->mr, HANDLE_REGION);
 	if (sqe->mw)
-		flight->mw = s->resolve(s->resolve_context, qp->session, sqe->mw, true);
+		flight->mw = s->resolve(s->resolve_context, qp->session, sqe->mw, HANDLE_WINDOW);
 }
 
 /* What every access to the payload would find out anyway is found out before it starts. */
