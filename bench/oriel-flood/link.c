@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The port: starts it, finds the peer's Ethernet address, answers who asks for ours, sends and
+ * receives. */
+#include <errno.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include "net/net.h"
+#include "net/slow.h"
+#include "oriel-flood/flood.h"
+
+#define RX_BUFFERS      8191u
+#define CONTROL_BUFFERS 2047u
+#define DESCRIPTORS     1024u
+#define RESOLVE_TRIES   40u /* of 250 ms */
+
+const char *flood_text(const char *format, ...)
+{
+	static char text[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return text;
+}
+
+/* --- start ----------------------------------------------------------------------------------- */
+
+/* EAL as the daemon starts it, with one lcore that matters: this thread. */
+static bool eal_start(struct flood *f)
+{
+	struct net_config config = { .ports = 1,
+				     .workers = 1,
+				     .worker_cpu = { f->options.cpu },
+				     .control_cpu = f->options.cpu,
+				     .idle = NET_IDLE_ADAPTIVE };
+	char instance[64];
+
+	snprintf(instance, sizeof(instance), "oriel-flood-%d", (int)getpid());
+	config.port[0] = f->options.port;
+	return net_init_eal(&config, instance, f->options.eal, &f->message) == 0;
+}
+
+static bool pools_start(struct flood *f)
+{
+	uint16_t room = (uint16_t)(RTE_PKTMBUF_HEADROOM + f->device.room);
+
+	f->rx_pool = rte_pktmbuf_pool_create("flood_rx", RX_BUFFERS, 256, 0, room, SOCKET_ID_ANY);
+	f->control_pool = rte_pktmbuf_pool_create("flood_control", CONTROL_BUFFERS, 64, 0, room,
+						  SOCKET_ID_ANY);
+	if (!f->rx_pool || !f->control_pool)
+		f->message =
+			flood_text("no memory for packet buffers: %s", rte_strerror(rte_errno));
+	return f->rx_pool && f->control_pool;
+}
+
+static bool device_start(struct flood *f)
+{
+	struct rte_eth_conf conf = { 0 };
+	struct rte_ether_addr mac;
+	uint16_t rx = DESCRIPTORS, tx = DESCRIPTORS;
+	int error = rte_eth_dev_configure(f->port, 1, 1, &conf);
+
+	if (!error)
+		error = rte_eth_dev_adjust_nb_rx_tx_desc(f->port, &rx, &tx);
+	if (!error)
+		error = rte_eth_rx_queue_setup(f->port, 0, rx, (unsigned int)SOCKET_ID_ANY, NULL,
+					       f->rx_pool);
+	if (!error)
+		error = rte_eth_tx_queue_setup(f->port, 0, tx, (unsigned int)SOCKET_ID_ANY, NULL);
+	if (!error) {
+		error = rte_eth_dev_set_mtu(f->port, f->options.port.mtu);
+		if (error == -ENOTSUP)
+			error = 0;
+	}
+	if (!error)
+		error = rte_eth_dev_start(f->port);
+	if (!error)
+		error = rte_eth_macaddr_get(f->port, &mac);
+	if (error) {
+		f->message = flood_text("device %s does not start: %s", f->options.port.device,
+					rte_strerror(-error));
+		return false;
+	}
+	rte_eth_allmulticast_enable(f->port);
+	link_create(&f->link, &f->options.port, mac.addr_bytes);
+	return true;
+}
+
+bool link_open(struct flood *f)
+{
+	if (device_parse(&f->device, &f->options.port, 1, &f->message) || !eal_start(f))
+		return false;
+	f->tick = 1.0 / (double)rte_get_tsc_hz();
+	if (rte_eth_dev_get_port_by_name(f->device.name, &f->port)) {
+		f->message = flood_text("there is no device %s", f->options.port.device);
+		return false;
+	}
+	return pools_start(f) && device_start(f);
+}
+
+void link_close(struct flood *f)
+{
+	link_flush(f);
+	rte_eth_dev_stop(f->port);
+	rte_eth_dev_close(f->port);
+	/* Only now no queue holds a buffer of theirs any more. */
+	frames_release(f);
+	rte_eal_cleanup();
+}
+
+/* --- frames out --------------------------------------------------------------------------------
+ */
+
+struct rte_mbuf *link_buffer(struct flood *f)
+{
+	return rte_pktmbuf_alloc(f->control_pool);
+}
+
+/* What the device does not take is offered until it does: nothing is lost on our side. */
+void link_flush(struct flood *f)
+{
+	unsigned int sent = 0;
+	uint64_t give_up = 0;
+
+	while (sent < f->tx_count) {
+		unsigned int taken =
+			rte_eth_tx_burst(f->port, 0, f->tx + sent, (uint16_t)(f->tx_count - sent));
+
+		sent += taken;
+		if (sent == f->tx_count)
+			break;
+		f->counters.tx_full++;
+		if (taken || !give_up)
+			give_up = rte_get_tsc_cycles() + rte_get_tsc_hz();
+		else if (rte_get_tsc_cycles() > give_up) {
+			/* The other end is gone. */
+			rte_pktmbuf_free_bulk(f->tx + sent, f->tx_count - sent);
+			break;
+		}
+	}
+	f->tx_count = 0;
+}
+
+void link_send(struct flood *f, struct rte_mbuf *frame)
+{
+	f->tx[f->tx_count++] = frame;
+	if (f->tx_count == FLOOD_BURST)
+		link_flush(f);
+}
+
+/* --- frames in ---------------------------------------------------------------------------------
+ */
+
+static void receive_other(struct flood *f, const uint8_t *data, uint32_t length)
+{
+	struct slow_result result = { 0 };
+	struct link_frame frame;
+	struct rte_mbuf *answer;
+
+	if (!link_parse(data, length, &frame) || !slow_wanted(&f->link, &frame))
+		return;
+	answer = link_buffer(f);
+	if (!answer)
+		return;
+	slow_receive(&f->link, &frame, rte_pktmbuf_mtod(answer, uint8_t *),
+		     rte_pktmbuf_tailroom(answer), &result);
+	if (result.learned &&
+	    memcmp(result.gid, link_next_hop(&f->link, f->options.target), 16) == 0) {
+		memcpy(f->target_mac, result.mac, 6);
+		f->target_known = true;
+	}
+	if (!result.answered) {
+		rte_pktmbuf_free(answer);
+		return;
+	}
+	answer->data_len = (uint16_t)result.length;
+	answer->pkt_len = result.length;
+	link_send(f, answer);
+	link_flush(f);
+}
+
+static void receive(struct flood *f, struct rte_mbuf *mbuf)
+{
+	const uint8_t *data = rte_pktmbuf_mtod(mbuf, uint8_t *);
+	struct wire_view view;
+
+	if (wire_parse(data, mbuf->data_len, &view) != WIRE_OK) {
+		receive_other(f, data, mbuf->data_len);
+	} else if (view.qpn == GSI_QPN) {
+		if (icrc_verify(&view))
+			connect_mad(f, &view);
+	} else {
+		flood_answer(f, &view);
+	}
+}
+
+unsigned int link_poll(struct flood *f)
+{
+	struct rte_mbuf *burst[FLOOD_BURST];
+	unsigned int count = rte_eth_rx_burst(f->port, 0, burst, FLOOD_BURST);
+
+	for (unsigned int i = 0; i < count; i++) {
+		if (i + 1 < count)
+			rte_prefetch0(rte_pktmbuf_mtod(burst[i + 1], uint8_t *));
+		receive(f, burst[i]);
+	}
+	rte_pktmbuf_free_bulk(burst, count);
+	return count;
+}
+
+/* --- the peer's Ethernet address -----------------------------------------------------------------
+ */
+
+static void ask(struct flood *f, const uint8_t next_hop[16])
+{
+	struct rte_mbuf *mbuf = link_buffer(f);
+	const uint8_t *source = f->options.port.address[0].gid;
+	uint8_t *data;
+
+	if (!mbuf)
+		return;
+	data = rte_pktmbuf_mtod(mbuf, uint8_t *);
+	mbuf->data_len = (uint16_t)(gid_is_v4(next_hop)
+					    ? arp_request(&f->link, source, next_hop, NULL, data)
+					    : nd_solicit(&f->link, source, next_hop, NULL, data));
+	mbuf->pkt_len = mbuf->data_len;
+	link_send(f, mbuf);
+	link_flush(f);
+}
+
+bool link_resolve(struct flood *f)
+{
+	const uint8_t *next_hop = link_next_hop(&f->link, f->options.target);
+
+	if (!next_hop) {
+		f->message = "--target is not of the network of --ip, and there is no gateway";
+		return false;
+	}
+	for (unsigned int i = 0; i < RESOLVE_TRIES && !f->target_known; i++) {
+		uint64_t end = rte_get_tsc_cycles() + rte_get_tsc_hz() / 4;
+
+		ask(f, next_hop);
+		while (rte_get_tsc_cycles() < end && !f->target_known)
+			link_poll(f);
+	}
+	if (!f->target_known)
+		f->message = flood_text("nobody answers for the address of --target on %s",
+					f->options.port.device);
+	return f->target_known;
+}

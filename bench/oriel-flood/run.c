@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The load: which queue pair sends next, what answers mean, and the highest rate without loss. */
+#include <rte_cycles.h>
+#include <rte_mbuf.h>
+
+#include "oriel-flood/flood.h"
+
+#define SCAN_MS       20u  /* between two looks for queue pairs that stand still */
+#define STILL_MS      100u /* a queue pair without progress goes back after */
+#define TRIES         8u   /* queue pairs looked at for one that may send */
+#define DRAIN_SECONDS 2.0
+#define SEARCH_STEPS  10u
+#define CHECK_EVERY   16u
+#define READS_MAX     16u
+
+static uint64_t cycles(const struct flood *f, double seconds)
+{
+	return (uint64_t)(seconds / f->tick);
+}
+
+static uint32_t message_psn(const struct flood *f, const struct flood_qp *qp, uint64_t message)
+{
+	return psn_add(qp->start, (uint32_t)(message * f->psns_per_message) & PSN_MASK);
+}
+
+/* --- answers -----------------------------------------------------------------------------------
+ */
+
+/* Everything before `psn` has arrived. */
+static void progress(struct flood *f, struct flood_qp *qp, uint32_t psn)
+{
+	int32_t psns = psn_diff(psn, message_psn(f, qp, qp->done));
+	uint64_t now = rte_rdtsc();
+	uint64_t done;
+
+	if (psns <= 0)
+		return;
+	done = qp->done + (uint32_t)psns / f->psns_per_message;
+	if (done > qp->next || done == qp->done)
+		return; /* a ghost, or the middle of a message */
+	f->counters.acknowledged += done - qp->done;
+	qp->done = done;
+	qp->moved = now;
+	if (qp->sample_time && qp->sample < done) {
+		histogram_add(f->latency,
+			      (uint64_t)((double)(now - qp->sample_time) * f->tick * 1e9));
+		qp->sample_time = 0;
+	}
+}
+
+static void go_back(struct flood *f, struct flood_qp *qp)
+{
+	f->counters.resent += qp->next - qp->done;
+	qp->next = qp->done;
+	qp->sample_time = 0;
+	qp->moved = rte_rdtsc();
+}
+
+static void acknowledge(struct flood *f, struct flood_qp *qp, const struct wire_view *view)
+{
+	const uint8_t syndrome = view_aeth(view)->syndrome;
+
+	switch (syndrome & AETH_KIND) {
+	case AETH_ACK: progress(f, qp, psn_add(view->psn, 1)); return;
+	case AETH_RNR:
+		f->counters.rnr++;
+		progress(f, qp, view->psn);
+		go_back(f, qp);
+		qp->wait =
+			rte_rdtsc() + cycles(f, (double)rnr_timer_ns(syndrome & AETH_VALUE) / 1e9);
+		return;
+	default: break;
+	}
+	progress(f, qp, view->psn);
+	if (syndrome == NAK_PSN_SEQUENCE) {
+		f->counters.nak_sequence++;
+		go_back(f, qp);
+	} else {
+		f->counters.fatal++;
+		qp->dead = 1;
+	}
+}
+
+void flood_answer(struct flood *f, const struct wire_view *view)
+{
+	const uint32_t index = view->qpn - FLOOD_FIRST_QPN;
+	const uint16_t flags = view->op->flags;
+	struct flood_qp *qp;
+
+	if (index >= f->qps || !(flags & OPF_RESPONSE)) {
+		f->counters.foreign++;
+		return;
+	}
+	qp = &f->qp[index];
+	f->counters.answers++;
+	f->counters.answer_bytes += view->payload_length;
+	if (f->options.check || f->counters.answers % CHECK_EVERY == 0) {
+		f->counters.answers_checked++;
+		if (!icrc_verify(view)) {
+			f->counters.answers_wrong++;
+			return;
+		}
+	}
+	if (view->opcode == OP_RC_ACKNOWLEDGE)
+		acknowledge(f, qp, view);
+	else if ((flags & OPF_LAST) || view->opcode == OP_RC_ATOMIC_ACKNOWLEDGE)
+		progress(f, qp, psn_add(view->psn, 1));
+}
+
+/* --- requests ----------------------------------------------------------------------------------
+ */
+
+static bool answers_each(const struct flood *f)
+{
+	return f->options.operation == FLOOD_READ || f->options.operation == FLOOD_ATOMIC;
+}
+
+/* Messages of a queue pair that may be outstanding. */
+static uint32_t limit_of(const struct flood *f, const struct flood_qp *qp)
+{
+	return answers_each(f) ? RTE_MIN(f->options.outstanding, RTE_MIN(qp->reads, READS_MAX))
+			       : f->options.outstanding;
+}
+
+static bool may_send(const struct flood *f, const struct flood_qp *qp)
+{
+	return !qp->dead && qp->next - qp->done < limit_of(f, qp) &&
+	       (likely(qp->wait == 0) || rte_rdtsc() >= qp->wait);
+}
+
+static struct flood_qp *choose(struct flood *f)
+{
+	for (unsigned int i = 0; i < TRIES; i++) {
+		struct flood_qp *qp;
+
+		if (f->options.random)
+			f->cursor = (uint32_t)((flood_random(f) >> 32) * f->qps >> 32);
+		else if (++f->cursor >= f->qps)
+			f->cursor = 0;
+		qp = &f->qp[f->cursor];
+		if (may_send(f, qp))
+			return qp;
+	}
+	return NULL;
+}
+
+static const struct flood_window *choose_window(struct flood *f, const struct flood_qp *qp)
+{
+	if (qp->windows == 1)
+		return &f->window[qp->window];
+	return &f->window[qp->window + (uint32_t)((flood_random(f) >> 32) * qp->windows >> 32)];
+}
+
+/* AckReq when its turn has come, and when nothing more may be sent without an answer. */
+static bool ack_wanted(const struct flood *f, const struct flood_qp *qp, uint64_t message)
+{
+	return (message + 1) % f->options.ack_every == 0 ||
+	       message + 1 - qp->done >= limit_of(f, qp) || answers_each(f);
+}
+
+static void maybe_send_bad(struct flood *f, const struct flood_qp *qp)
+{
+	struct rte_mbuf *mbuf;
+
+	f->bad_credit += f->options.bad_ppm;
+	if (likely(f->bad_credit < 1000000))
+		return;
+	f->bad_credit -= 1000000;
+	do {
+		f->bad_kind = f->bad_kind + 1 < FLOOD_BADS ? f->bad_kind + 1 : 0;
+	} while (!(f->options.bad_kinds & 1u << f->bad_kind));
+	if (f->bad_kind == FLOOD_BAD_DUPLICATE && qp->next == 0)
+		return;
+	mbuf = frames_make_bad(f, qp, (enum flood_bad)f->bad_kind);
+	if (mbuf) {
+		f->counters.bad[f->bad_kind]++;
+		link_send(f, mbuf);
+	}
+}
+
+/* All frames of one message. False: no buffer for it. */
+static bool send_message(struct flood *f, struct flood_qp *qp, bool ack)
+{
+	const struct flood_window *window = choose_window(f, qp);
+	const uint32_t psn = message_psn(f, qp, qp->next);
+
+	for (uint32_t frame = 0; frame < f->frames_per_message; frame++) {
+		const bool last = frame + 1 == f->frames_per_message;
+		struct rte_mbuf *mbuf = frames_make(f, qp, frame, psn, window, last && ack);
+
+		if (unlikely(!mbuf))
+			return false; /* the responder sees a gap, and asks for all of it again */
+		f->counters.frames++;
+		f->counters.bytes += mbuf->pkt_len;
+		link_send(f, mbuf);
+	}
+	return true;
+}
+
+static bool send_next(struct flood *f)
+{
+	struct flood_qp *qp = choose(f);
+
+	if (!qp)
+		return false;
+	if (f->options.bad_ppm)
+		maybe_send_bad(f, qp);
+	if (!send_message(f, qp, ack_wanted(f, qp, qp->next)))
+		return false;
+	if (qp->next == qp->done)
+		qp->moved = rte_rdtsc();
+	if (!qp->sample_time && ack_wanted(f, qp, qp->next)) {
+		qp->sample = qp->next;
+		qp->sample_time = rte_rdtsc();
+	}
+	qp->next++;
+	f->counters.messages++;
+	return true;
+}
+
+/* --- queue pairs that stand still ----------------------------------------------------------------
+ */
+
+static void scan(struct flood *f, uint64_t now)
+{
+	for (uint32_t i = 0; i < f->qps; i++) {
+		struct flood_qp *qp = &f->qp[i];
+
+		if (qp->dead || qp->next == qp->done || now < qp->wait ||
+		    now - qp->moved < cycles(f, STILL_MS / 1e3))
+			continue;
+		f->counters.timeouts++;
+		go_back(f, qp);
+	}
+}
+
+static uint64_t outstanding(const struct flood *f)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < f->qps; i++)
+		if (!f->qp[i].dead)
+			sum += f->qp[i].next - f->qp[i].done;
+	return sum;
+}
+
+/* What was sent without AckReq is asked for by sending its last message again. */
+static void drain(struct flood *f)
+{
+	uint64_t now = rte_rdtsc(), end = now + cycles(f, DRAIN_SECONDS), ask = now;
+
+	while (outstanding(f) && (now = rte_rdtsc()) < end) {
+		if (now >= ask && !answers_each(f)) {
+			ask = now + cycles(f, 0.05);
+			for (uint32_t i = 0; i < f->qps; i++) {
+				struct flood_qp *qp = &f->qp[i];
+
+				if (qp->dead || qp->next == qp->done)
+					continue;
+				qp->next--;
+				send_message(f, qp, true);
+				qp->next++;
+				link_poll(f);
+			}
+			link_flush(f);
+		}
+		link_poll(f);
+	}
+}
+
+/* --- runs ----------------------------------------------------------------------------------------
+ */
+
+static void begin_measuring(struct flood *f)
+{
+	f->counters = (struct flood_counters){ 0 };
+	histogram_clear(f->latency);
+}
+
+/*
+ * Sends for `seconds` after `warm_up`. With a rate, what should have been sent by now is; a
+ * generator that falls behind by a burst does not catch up, so that it never sends faster than
+ * asked.
+ */
+static void generate(struct flood *f, double seconds, double rate, uint64_t *measured)
+{
+	uint64_t start = rte_rdtsc(), now = start, end = start + cycles(f, seconds);
+	uint64_t next_scan = start + cycles(f, SCAN_MS / 1e3);
+	double per_cycle = rate * f->tick, allowed = 0;
+	uint64_t last = start;
+
+	while (now < end && !f->stop) {
+		unsigned int burst = FLOOD_BURST;
+
+		if (rate > 0) {
+			allowed += (double)(now - last) * per_cycle;
+			last = now;
+			if (allowed > 4 * FLOOD_BURST)
+				allowed = 4 * FLOOD_BURST;
+			burst = allowed < FLOOD_BURST ? (unsigned int)allowed : FLOOD_BURST;
+			allowed -= burst;
+		}
+		while (burst && send_next(f))
+			burst--;
+		link_flush(f);
+		link_poll(f);
+		now = rte_rdtsc();
+		if (now >= next_scan) {
+			next_scan = now + cycles(f, SCAN_MS / 1e3);
+			scan(f, now);
+		}
+	}
+	*measured = now - start;
+}
+
+bool flood_run(struct flood *f, double seconds, double warm_up, double rate)
+{
+	uint64_t measured = 0;
+
+	if (warm_up > 0)
+		generate(f, warm_up, rate, &measured);
+	drain(f);
+	begin_measuring(f);
+	generate(f, seconds, rate, &measured);
+	f->elapsed = (double)measured * f->tick;
+	drain(f);
+	if (f->counters.fatal)
+		f->message = "the peer refused a request: its queue pair is in error";
+	return f->counters.fatal == 0;
+}
+
+/* Share of the messages that had to be sent again. */
+static double loss_of(const struct flood *f)
+{
+	const struct flood_counters *c = &f->counters;
+
+	return c->messages ? (double)c->resent / (double)c->messages : 1;
+}
+
+/*
+ * Between a rate that is served and one that is not. A trial that did not reach its rate counts as
+ * one that is not served: the generator or the link is the limit then, and is reported as it is.
+ */
+bool flood_search(struct flood *f, double *best)
+{
+	const uint32_t outstanding_before = f->options.outstanding;
+	double low = 0, high;
+
+	if (!flood_run(f, f->options.seconds, f->options.warm_up, 0))
+		return false;
+	high = 1.5 * (double)f->counters.acknowledged / f->elapsed;
+	f->options.outstanding = answers_each(f) ? outstanding_before : 4096;
+	for (unsigned int step = 0; step < SEARCH_STEPS && !f->stop; step++) {
+		double rate = (low + high) / 2;
+
+		if (!flood_run(f, f->options.seconds, 0.1, rate))
+			return false;
+		if (loss_of(f) <= f->options.loss &&
+		    (double)f->counters.acknowledged / f->elapsed >= 0.98 * rate)
+			low = rate;
+		else
+			high = rate;
+		if (!f->options.json)
+			report_line(f);
+	}
+	f->options.outstanding = outstanding_before;
+	*best = low;
+	return true;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The table that an oriel-sink writes: one line for each queue pair ("qp QPN PSN") and window
+ * ("window ADDRESS TOKEN LENGTH"), behind "mtu BYTES". Queue pair i of the table is ours of number
+ * FLOOD_FIRST_QPN + i; every queue pair may use every window.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oriel-flood/flood.h"
+
+static bool complain(struct flood *f, unsigned int line, const char *what)
+{
+	f->message = flood_text("%s:%u: %s", f->options.table, line, what);
+	return false;
+}
+
+static bool take_qp(struct flood *f, unsigned int line, const char *text)
+{
+	struct flood_qp *qp = &f->qp[f->qps];
+	unsigned int qpn, psn;
+
+	if (sscanf(text, "qp %u %u", &qpn, &psn) != 2 || qpn < 2 || qpn > QPN_MASK ||
+	    psn > PSN_MASK)
+		return complain(f, line, "expected 'qp QPN PSN'");
+	if (f->qps == f->options.qps)
+		return true; /* fewer are wanted than there are */
+	qp->qpn = qpn;
+	qp->start = psn;
+	qp->reads = 16;
+	qp->source_port = roce_source_port(0, FLOOD_FIRST_QPN + f->qps, qpn);
+	f->qps++;
+	return true;
+}
+
+static bool take_window(struct flood *f, unsigned int line, const char *text)
+{
+	struct flood_window *w = &f->window[f->windows];
+	uint64_t address, length;
+	unsigned int token;
+
+	if (sscanf(text, "window %" SCNu64 " %u %" SCNu64, &address, &token, &length) != 3)
+		return complain(f, line, "expected 'window ADDRESS TOKEN LENGTH'");
+	if (length < f->options.size)
+		return complain(f, line, "the window is smaller than --size");
+	if (f->windows == FLOOD_MAX_WINDOWS)
+		return complain(f, line, "more windows than 1000000");
+	w->address = address;
+	w->token = token;
+	f->windows++;
+	return true;
+}
+
+static bool take_mtu(struct flood *f, unsigned int line, const char *text)
+{
+	unsigned int mtu;
+
+	if (sscanf(text, "mtu %u", &mtu) != 1 || path_mtu_code(mtu) == 0)
+		return complain(f, line, "expected 'mtu 256' to 'mtu 4096'");
+	if (mtu > f->options.path_mtu)
+		return complain(f, line, "the path MTU is larger than what --mtu carries");
+	f->options.path_mtu = mtu;
+	return true;
+}
+
+bool table_read(struct flood *f)
+{
+	FILE *file = fopen(f->options.table, "re");
+	unsigned int number = 0;
+	char line[160];
+	bool good = true;
+
+	if (!file) {
+		f->message = flood_text("%s: %s", f->options.table, strerror(errno));
+		return false;
+	}
+	while (good && fgets(line, sizeof(line), file)) {
+		number++;
+		if (strncmp(line, "qp ", 3) == 0)
+			good = take_qp(f, number, line);
+		else if (strncmp(line, "window ", 7) == 0)
+			good = take_window(f, number, line);
+		else if (strncmp(line, "mtu ", 4) == 0)
+			good = take_mtu(f, number, line);
+		else
+			good = complain(f, number, "expected qp, window or mtu");
+	}
+	fclose(file);
+	if (good && (f->qps == 0 || f->windows == 0))
+		good = complain(f, number, "the table has no queue pair or no window");
+	/* With as many windows as queue pairs, or more, each has its share. */
+	for (uint32_t i = 0; good && i < f->qps; i++) {
+		uint32_t share = f->windows / f->qps;
+
+		f->qp[i].window = share ? i * share : i % f->windows;
+		f->qp[i].windows = share ? share : 1;
+	}
+	return good;
+}
