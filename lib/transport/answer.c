@@ -198,7 +198,7 @@ static bool send_read_response(struct transport *t, struct qp *qp,
 			return false;
 		}
 	}
-	frame_close(t, &frame);
+	pace_sent(t, qp, frame_close(t, &frame));
 	resource->next = psn_add(resource->next, 1);
 	return true;
 }
@@ -298,6 +298,8 @@ unsigned int responder_send(struct transport *t, struct qp *qp)
 			qp->answered++;
 			continue;
 		}
+		if (resource->kind == RESOURCE_READ && !pace_may_send(t, qp))
+			break;
 		if (send_resource(t, qp, resource))
 			sent++;
 		else if (t->blocked)

@@ -24,9 +24,8 @@ void congestion_defaults(struct congestion_parameters *parameters, uint64_t line
 		.increase_bytes = 10000000,
 		.reduce_period = 50000,
 		.cnp_interval = 50000,
+		.cnp_dscp = 48,
 	};
-	if (parameters->minimum_rate > line_rate)
-		parameters->minimum_rate = line_rate;
 }
 
 bool congestion_on_cnp(struct congestion *congestion,
@@ -51,6 +50,9 @@ bool congestion_on_cnp(struct congestion *congestion,
 	congestion->rate -= cut;
 	if (congestion->rate < parameters->minimum_rate)
 		congestion->rate = parameters->minimum_rate;
+	/* A line may be slower than that. */
+	if (congestion->rate > congestion->target)
+		congestion->rate = congestion->target;
 	congestion->last_cut = now;
 	congestion->cnp_seen = 1;
 	congestion->timer_stage = 0;

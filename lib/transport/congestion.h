@@ -17,7 +17,7 @@ struct congestion_parameters {
 	bool enabled;             /* react to CNPs, and send them */
 	uint32_t gain_shift;      /* g = 1 / 2^gain_shift */
 	uint32_t recovery_stages; /* F */
-	uint64_t line_rate;
+	uint64_t line_rate;       /* 0: that of the ports */
 	uint64_t minimum_rate;
 	uint64_t additive_rate;   /* R_AI */
 	uint64_t hyper_rate;      /* R_HAI */
@@ -26,6 +26,7 @@ struct congestion_parameters {
 	uint64_t increase_bytes;  /* B */
 	uint64_t reduce_period;   /* at most one cut in it */
 	uint64_t cnp_interval;    /* at most one CNP of ours per queue pair in it */
+	uint8_t cnp_dscp;         /* of our CNPs */
 };
 
 /* The parameters of the DCQCN paper, for a line of this speed. */
@@ -33,7 +34,10 @@ void congestion_defaults(struct congestion_parameters *parameters, uint64_t line
 
 #define CONGESTION_ALPHA_ONE 65536u
 
-/* Of one queue pair. All zero is a good start: not under control. */
+/*
+ * Of one queue pair. All zero is a good start: not under control. So it does not lie in the arena:
+ * who adopts that starts at line rate, and the next CNP tells.
+ */
 struct congestion {
 	uint64_t rate;      /* Rc; 0: not under control */
 	uint64_t target;    /* Rt */
@@ -48,7 +52,7 @@ struct congestion {
 	uint8_t timer_stage, byte_stage;
 	uint8_t reserved;
 };
-_Static_assert(sizeof(struct congestion) == 72, "lies in the arena");
+_Static_assert(sizeof(struct congestion) == 72, "one for each queue pair");
 
 /* A CNP for this queue pair has come. Returns whether the rate was cut. */
 bool congestion_on_cnp(struct congestion *congestion,

@@ -9,7 +9,7 @@ void qp_build_template(const struct qp *qp, struct frame_template *template)
 	struct frame_path path = {
 		.vlan_tci = qp->path.vlan_tci,
 		.tagged = qp->path.vlan_tci != 0,
-		.traffic_class = qp->path.traffic_class,
+		.traffic_class = (uint8_t)(qp->path.traffic_class & ~IP_ECN),
 		.hop_limit = qp->path.hop_limit,
 		.source_port = roce_source_port(qp->path.flow_label, qp->number, qp->remote_qpn),
 	};
@@ -68,6 +68,8 @@ bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
 	frame->placed = 0;
 	bth = (struct bth *)frame_begin(packet->data, frame->template, head->opcode);
 	frame->place = (uint8_t *)bth + op->length;
+	if ((op->flags & OPF_PAYLOAD) && op->service != SERVICE_UD)
+		frame_set_ecn(packet->data, frame->template, t->data_ecn);
 	/* As RNICs do; nobody should look at it. */
 	bth->flags = (uint8_t)(BTH_MIG | (head->solicited ? BTH_SE : 0));
 	bth_set_qpn(bth, qp->remote_qpn);
@@ -92,11 +94,15 @@ void frame_payload(struct frame *frame, const void *bytes, uint32_t length)
 	frame->placed += length;
 }
 
-void frame_close(struct transport *t, struct frame *frame)
+uint32_t frame_close(struct transport *t, struct frame *frame)
 {
+	uint32_t bytes;
+
 	if (frame->payload == 0)
 		frame->packet->length = frame_finish(frame->packet->data, frame->template, NULL, 0);
+	bytes = frame->packet->length;
 	frame_send(t, frame->packet);
+	return bytes;
 }
 
 void frame_drop(struct transport *t, struct frame *frame)

@@ -43,19 +43,25 @@ struct qp_local {
 	bool ready;   /* on the ready list */
 	bool starved; /* waits for a flight record */
 	bool grace_listed;
+	bool paced;   /* `congestion` limits its rate */
+	bool held;    /* by its rate, in this turn */
+	bool cnp_due; /* a marked frame is to be answered */
+	bool resend;  /* a timeout went back, and nothing has left since */
 	uint32_t ready_next;
 	uint32_t starved_next;
 	uint32_t grace_next;
 	uint64_t grace;       /* remote invalidate: ticket */
 	uint64_t local_grace; /* local invalidate: ticket */
 
-	uint64_t deadline; /* ns; 0: no timer */
+	uint64_t deadline; /* of the requester, ns; 0: none */
+	uint64_t pace_due; /* when its rate lets it go on; 0: it is not held back */
 	uint32_t timer_next, timer_prev;
 	uint64_t timer_tick; /* slot it lies in; 0: none */
 
 	uint32_t parked_first, parked_last, parked;
 
 	struct frame_template frame;
+	struct congestion congestion;
 };
 
 struct cq_local {
@@ -94,6 +100,11 @@ struct transport_shared {
 	handle_resolver *resolve;
 	void *resolve_context;
 
+	/* Odd while it is being written; the line rate has a writer of its own. */
+	uint32_t congestion_version;
+	struct congestion_parameters congestion;
+	uint64_t line_rate;
+
 	/* The control thread's. */
 	uint32_t free_qp_first, free_qp_last, qp_watermark;
 	uint32_t free_cq, cq_watermark;
@@ -130,7 +141,10 @@ struct transport {
 	struct transport_io io;
 	uint32_t worker;
 	uint32_t last_verdict;
-	bool blocked; /* no transmit buffer to be had in this poll */
+	bool blocked;       /* no transmit buffer to be had in this poll */
+	uint8_t data_ecn;   /* ECN bits of frames with data */
+	bool line_of_ports; /* the line rate is theirs */
+	uint32_t congestion_version;
 	uint64_t now;
 
 	uint32_t ready_first, ready_last, ready;
@@ -151,6 +165,7 @@ struct transport {
 	uint32_t free_parked;
 
 	struct wheel wheel;
+	struct congestion_parameters congestion; /* as of congestion_version */
 	struct transport_stats stats;
 };
 
@@ -268,7 +283,8 @@ void qp_build_template(const struct qp *qp, struct frame_template *template);
 bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
 		const struct frame_head *head, uint32_t payload);
 void frame_payload(struct frame *frame, const void *bytes, uint32_t length);
-void frame_close(struct transport *t, struct frame *frame);
+/* Bytes of the frame, which is on its way. */
+uint32_t frame_close(struct transport *t, struct frame *frame);
 void frame_drop(struct transport *t, struct frame *frame);
 
 /* --- worker.c ------------------------------------------------------------------------- */
@@ -292,12 +308,41 @@ void session_broken(struct transport *t, uint32_t session, uint32_t verdict);
 /* --- wheel.c -------------------------------------------------------------------------- */
 
 void wheel_create(struct wheel *wheel, uint64_t now);
-/* Sets or postpones; moves to an earlier slot when it must. */
+/* The requester's deadline: sets or postpones; moves to an earlier slot when it must. */
 void wheel_set(struct transport *t, struct qp *qp, uint64_t deadline);
+void wheel_unset(struct transport *t, struct qp *qp);
+/* The queue pair is ready again at this time. */
+void wheel_pace(struct transport *t, struct qp *qp, uint64_t due);
+/* Both. */
 void wheel_cancel(struct transport *t, struct qp *qp);
-/* Calls requester_timeout() for what is due. Returns how many. */
+/* Calls requester_timeout() or ready_add() for what is due. Returns how many. */
 unsigned int wheel_run(struct transport *t);
 uint64_t wheel_next(const struct wheel *wheel);
+
+/* --- pace.c --------------------------------------------------------------------------- */
+
+/* New parameters, at the start of a poll. */
+void pace_refresh(struct transport *t);
+/* A frame of this queue pair came with a mark; a CNP came. */
+void pace_marked(struct transport *t, struct qp *qp);
+void pace_notified(struct transport *t, struct qp *qp);
+/* The CNP that is due. Returns frames sent: 0 when there is no buffer. */
+unsigned int pace_send_cnp(struct transport *t, struct qp *qp);
+bool pace_ask(struct transport *t, struct qp *qp);
+void pace_count(struct transport *t, struct qp *qp, uint32_t bytes);
+
+/* Whether a frame with data may leave now; if not, the queue pair comes back by itself. */
+static inline bool pace_may_send(struct transport *t, struct qp *qp)
+{
+	return likely(!qp_local(t, qp)->paced) || pace_ask(t, qp);
+}
+
+/* A frame with data has left. */
+static inline void pace_sent(struct transport *t, struct qp *qp, uint32_t bytes)
+{
+	if (unlikely(qp_local(t, qp)->paced))
+		pace_count(t, qp, bytes);
+}
 
 /* --- park.c --------------------------------------------------------------------------- */
 

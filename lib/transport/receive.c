@@ -2,6 +2,12 @@
 /* A received frame: which queue pair, may it come in at all, request or response. */
 #include "transport/private.h"
 
+/* Datagrams have no connection whose rate it could lower. */
+static bool is_cnp_for(const struct qp *qp, const struct wire_view *view)
+{
+	return view->opcode == OP_CNP && qp->type != SHM_QP_UD;
+}
+
 /* The checks of IBTA 9.6 that drop in silence, and our own; 0: it may come in. */
 static uint32_t check_frame(const struct transport *t, const struct qp *qp,
 			    const struct wire_view *view)
@@ -10,7 +16,7 @@ static uint32_t check_frame(const struct transport *t, const struct qp *qp,
 		return VERDICT(QP_UNKNOWN);
 	if (unlikely(qp->state != QP_RTS))
 		return qp->state == QP_ERROR ? VERDICT(QP_DEAD) : VERDICT(QP_STATE);
-	if (unlikely(view->op->service != qp->type))
+	if (unlikely(view->op->service != qp->type) && !is_cnp_for(qp, view))
 		return VERDICT(QP_TYPE);
 	if (unlikely(!gid_equal(view->source_gid, qp->remote_gid) ||
 		     !gid_equal(view->destination_gid, qp->local_gid)))
@@ -38,6 +44,12 @@ bool transport_receive(struct transport *transport, const struct wire_view *view
 	}
 	t->stats.rx_packets++;
 	t->stats.rx_bytes += (uint64_t)(view->icrc + ICRC_SIZE - view->frame);
+	if (unlikely(view->opcode == OP_CNP)) {
+		pace_notified(t, qp);
+		return false;
+	}
+	if (unlikely((view->traffic_class & IP_ECN) == IP_ECN_CE || view->fecn))
+		pace_marked(t, qp);
 	if (unlikely(!(qp->flags & QP_ESTABLISHED))) {
 		qp->flags |= QP_ESTABLISHED;
 		event_send(t, TRANSPORT_QP_ESTABLISHED, index, 0, 0);

@@ -110,6 +110,16 @@ void requester_go_back(struct transport *t, struct qp *qp)
 	requester_step_over(t, qp);
 }
 
+/* Now, or when congestion control lets the next frame go, which asks for an answer at the latest.
+ */
+static uint64_t next_chance(const struct transport *t, const struct qp *qp)
+{
+	const struct qp_local *local = qp_local(t, qp);
+
+	return local->paced && local->congestion.next_send > t->now ? local->congestion.next_send
+								    : t->now;
+}
+
 /*
  * IBTA lets a timeout be found between one and four times the coded time; twice gives a
  * busy peer some air. Nothing runs while nothing is outstanding.
@@ -117,19 +127,23 @@ void requester_go_back(struct transport *t, struct qp *qp)
 void requester_timer(struct transport *t, struct qp *qp)
 {
 	if (requester_una(qp->requester) == qp->sent_psn || qp->timeout == 0)
-		wheel_cancel(t, qp);
+		wheel_unset(t, qp);
 	else
-		wheel_set(t, qp, t->now + (8192ull << qp->timeout));
+		wheel_set(t, qp, next_chance(t, qp) + (8192ull << qp->timeout));
 }
 
 void requester_timeout(struct transport *t, struct qp *qp)
 {
+	struct qp_local *local = qp_local(t, qp);
+
 	if (qp->state != QP_RTS)
 		return;
 	if (qp->flags & QP_RNR_WAIT) {
 		qp->flags &= ~QP_RNR_WAIT;
 	} else if (requester_una(qp->requester) == qp->sent_psn) {
 		return;
+	} else if (local->resend) {
+		/* Nothing has left since the last one, for want of buffers: no try has failed. */
 	} else {
 		t->stats.timeouts++;
 		if (qp->retry_left == 0) {
@@ -138,6 +152,7 @@ void requester_timeout(struct transport *t, struct qp *qp)
 			return;
 		}
 		qp->retry_left--;
+		local->resend = true;
 	}
 	qp->flags &= ~QP_GAP_HANDLED;
 	requester_go_back(t, qp);
@@ -198,12 +213,14 @@ static void start_flight(struct transport *t, struct qp *qp, struct flight *flig
 static void sent_through(struct transport *t, struct qp *qp, uint32_t psn, uint32_t end)
 {
 	const bool idle = requester_una(qp->requester) == qp->sent_psn;
+	struct qp_local *local = qp_local(t, qp);
 
 	if (psn_diff(psn, qp->sent_psn) < 0)
 		t->stats.retransmits++;
 	if (psn_diff(end, qp->sent_psn) > 0)
 		qp->sent_psn = end;
-	if (idle || qp_local(t, qp)->deadline == 0)
+	local->resend = false;
+	if (idle || local->deadline == 0 || local->paced)
 		requester_timer(t, qp);
 }
 
@@ -276,7 +293,7 @@ static bool send_data(struct transport *t, struct qp *qp, struct flight *flight)
 		count_verdict(t, flight->verdict);
 		return false;
 	}
-	frame_close(t, &frame);
+	pace_sent(t, qp, frame_close(t, &frame));
 	sent_through(t, qp, psn, psn_add(psn, 1));
 	return true;
 }
@@ -377,6 +394,8 @@ unsigned int requester_send(struct transport *t, struct qp *qp)
 		if (!may_start(qp, flight) ||
 		    (data && window_used(qp, psn_add(flight->psn, qp->cursor_packet)) >=
 				     (int32_t)REQUESTER_WINDOW))
+			break;
+		if (data && !pace_may_send(t, qp))
 			break;
 		if (!send_frame(t, qp, flight))
 			break;

@@ -432,6 +432,7 @@ bool qp_get_status(const struct transport_shared *shared, uint32_t qp, struct qp
 		.remote_qpn = record->remote_qpn,
 		.messages_in = __atomic_load_n(&record->messages_in, __ATOMIC_RELAXED),
 		.messages_out = __atomic_load_n(&record->messages_out, __ATOMIC_RELAXED),
+		.rate = __atomic_load_n(&shared->qp_local[qp].congestion.rate, __ATOMIC_RELAXED),
 	};
 	memcpy(status->local_gid, record->local_gid, 16);
 	memcpy(status->remote_gid, record->remote_gid, 16);

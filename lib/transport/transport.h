@@ -224,11 +224,19 @@ void ah_destroy(struct transport_shared *shared, uint32_t ah, uint64_t *grace);
 void ah_free(struct transport_shared *shared, uint32_t ah);
 
 /*
- * Congestion control of all queue pairs that are connected from now on and of those that are:
- * control thread, any time; workers see the new values within a poll. Off until it is called.
+ * Congestion control of all connected queue pairs, those that are and those to come. Any time, one
+ * thread; workers see the new values at their next poll. Off until it is called.
+ *
+ * With it on, frames with data of RC and UC queue pairs leave as ECN capable (ECT(0)); without it,
+ * as all other frames, as not capable. The DSCP is always the path's; ECN bits of its traffic class
+ * are not used.
  */
 void transport_set_congestion(struct transport_shared *shared,
 			      const struct congestion_parameters *parameters);
+void transport_get_congestion(const struct transport_shared *shared,
+			      struct congestion_parameters *parameters);
+/* Bytes per second of the fastest port, for parameters without a line rate. Any one thread. */
+void transport_set_line_rate(struct transport_shared *shared, uint64_t rate);
 
 /* --- one worker ----------------------------------------------------------------------- */
 
@@ -323,6 +331,7 @@ struct qp_status {
 	uint32_t qpn, state, type, session, home, remote_qpn;
 	uint8_t local_gid[16], remote_gid[16];
 	uint64_t messages_in, messages_out;
+	uint64_t rate; /* bytes per second that congestion control allows; 0: no limit */
 };
 bool qp_get_status(const struct transport_shared *shared, uint32_t qp, struct qp_status *status);
 uint32_t qp_table_size(const struct transport_shared *shared);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One timer per queue pair, in a wheel of slots linked by index.
+ * Timers of queue pairs, in a wheel of slots linked by index. Each has one place there for two
+ * deadlines: the requester's, and the end of a pause that congestion control orders.
  *
  * A timer is never early and at most a tick late. Postponing (every acknowledgement does)
  * only changes the deadline; the slot it lies in finds that out when its time comes.
@@ -55,16 +56,23 @@ static void link_timer(struct transport *t, uint32_t index, uint64_t tick)
 	wheel->summary |= 1ull << (slot / 64);
 }
 
-void wheel_set(struct transport *t, struct qp *qp, uint64_t deadline)
+/* 0: none. */
+static uint64_t first_deadline(const struct qp_local *local)
+{
+	if (local->pace_due && (local->deadline == 0 || local->pace_due < local->deadline))
+		return local->pace_due;
+	return local->deadline;
+}
+
+static void place(struct transport *t, struct qp *qp)
 {
 	struct qp_local *local = qp_local(t, qp);
-	uint64_t tick = tick_of(deadline);
+	uint64_t tick = tick_of(first_deadline(local));
 
 	if (tick <= t->wheel.tick)
 		tick = t->wheel.tick + 1;
 	if (tick > t->wheel.tick + WHEEL_SLOTS - 1)
 		tick = t->wheel.tick + WHEEL_SLOTS - 1;
-	local->deadline = deadline;
 	if (local->timer_tick && local->timer_tick <= tick)
 		return;
 	if (local->timer_tick)
@@ -72,13 +80,31 @@ void wheel_set(struct transport *t, struct qp *qp, uint64_t deadline)
 	link_timer(t, qp_index(t, qp), tick);
 }
 
-void wheel_cancel(struct transport *t, struct qp *qp)
+void wheel_set(struct transport *t, struct qp *qp, uint64_t deadline)
+{
+	qp_local(t, qp)->deadline = deadline;
+	place(t, qp);
+}
+
+void wheel_pace(struct transport *t, struct qp *qp, uint64_t due)
+{
+	qp_local(t, qp)->pace_due = due;
+	place(t, qp);
+}
+
+void wheel_unset(struct transport *t, struct qp *qp)
 {
 	struct qp_local *local = qp_local(t, qp);
 
 	local->deadline = 0;
-	if (local->timer_tick)
+	if (local->timer_tick && local->pace_due == 0)
 		unlink_timer(t, qp_index(t, qp));
+}
+
+void wheel_cancel(struct transport *t, struct qp *qp)
+{
+	qp_local(t, qp)->pace_due = 0;
+	wheel_unset(t, qp);
 }
 
 /* First tick after wheel->tick whose slot holds a timer, or UINT64_MAX. */
@@ -103,6 +129,28 @@ static uint64_t next_tick(const struct wheel *wheel)
 	return wheel->tick + 1 + ((slot - from) & (WHEEL_SLOTS - 1));
 }
 
+/* What is due of a queue pair whose slot has come. Returns how much. */
+static unsigned int fire(struct transport *t, uint32_t index)
+{
+	struct qp_local *local = &t->shared->qp_local[index];
+	struct qp *qp = &t->shared->qps[index];
+	unsigned int fired = 0;
+
+	if (local->pace_due && local->pace_due <= t->now) {
+		local->pace_due = 0;
+		ready_add(t, qp);
+		fired++;
+	}
+	if (local->deadline && local->deadline <= t->now) {
+		local->deadline = 0;
+		requester_timeout(t, qp);
+		fired++;
+	}
+	if (first_deadline(local))
+		place(t, qp);
+	return fired;
+}
+
 unsigned int wheel_run(struct transport *t)
 {
 	struct wheel *wheel = &t->wheel;
@@ -112,20 +160,12 @@ unsigned int wheel_run(struct transport *t)
 
 	while ((tick = next_tick(wheel)) <= target && fired < WHEEL_RUN) {
 		uint32_t index = wheel->first[tick & (WHEEL_SLOTS - 1)];
-		struct qp_local *local = &t->shared->qp_local[index];
-		struct qp *qp = &t->shared->qps[index];
 
 		unlink_timer(t, index);
-		if (local->deadline > t->now) {
-			/* What was postponed must land behind the tick that is being emptied. */
-			wheel->tick = tick;
-			wheel_set(t, qp, local->deadline);
-			wheel->tick = tick - 1;
-			continue;
-		}
-		local->deadline = 0;
-		requester_timeout(t, qp);
-		fired++;
+		/* What is set now must land behind the tick that is being emptied. */
+		wheel->tick = tick;
+		fired += fire(t, index);
+		wheel->tick = tick - 1;
 	}
 	if (tick > target && target > wheel->tick)
 		wheel->tick = target;

@@ -451,11 +451,22 @@ static unsigned int read_all_doorbells(struct transport *t)
 
 /* --- poll ----------------------------------------------------------------------------- */
 
+/* Whether answers or parked frames could go on at once, with buffers to be had. */
+static bool answers_wait(const struct qp *qp, const struct qp_local *local, unsigned int parked)
+{
+	if (local->cnp_due)
+		return true;
+	if (local->held) /* by its rate: the wheel knows when it may go on */
+		return local->parked && parked == POLL_PARKED;
+	/* Parked frames may have waited for just these answers. */
+	return responder_pending(qp) || (local->parked && local->grace == 0);
+}
+
 /* Answers first: a peer waits for them, and they are what makes it send on. */
 static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
 {
-	const struct qp_local *local = qp_local(t, qp);
-	unsigned int done, sent;
+	struct qp_local *local = qp_local(t, qp);
+	unsigned int done, sent, parked;
 
 	if (qp->state == QP_ERROR) {
 		done = flush_run(t, qp);
@@ -465,9 +476,11 @@ static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
 	}
 	if (qp->state != QP_RTS)
 		return 0;
-	done = park_run(t, qp) + responder_send(t, qp);
-	/* Parked frames may have waited for just these answers. */
-	if (responder_pending(qp) || (local->parked && local->grace == 0))
+	local->held = false;
+	done = unlikely(local->cnp_due) ? pace_send_cnp(t, qp) : 0;
+	parked = park_run(t, qp);
+	done += parked + responder_send(t, qp);
+	if (answers_wait(qp, local, parked))
 		ready_add(t, qp);
 	if (qp->state != QP_RTS)
 		return done;
@@ -483,6 +496,9 @@ unsigned int transport_poll(struct transport *transport, uint64_t now)
 
 	transport->now = now;
 	transport->blocked = false;
+	if (unlikely(transport->congestion_version !=
+		     __atomic_load_n(&transport->shared->congestion_version, __ATOMIC_RELAXED)))
+		pace_refresh(transport);
 	done = read_all_doorbells(transport);
 	done += wheel_run(transport);
 	if (transport->grace_first)

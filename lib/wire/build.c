@@ -70,6 +70,19 @@ uint8_t *frame_begin(uint8_t *buffer, const struct frame_template *template, uin
 	return (uint8_t *)bth;
 }
 
+void frame_set_traffic_class(uint8_t *buffer, const struct frame_template *template,
+			     uint8_t traffic_class)
+{
+	uint8_t *l3 = buffer + template->l3_offset;
+
+	if (template->is_v4) {
+		l3[1] = traffic_class;
+		return;
+	}
+	l3[0] = (uint8_t)((l3[0] & 0xf0) | traffic_class >> 4);
+	l3[1] = (uint8_t)((l3[1] & 0x0f) | traffic_class << 4);
+}
+
 static void put_lengths(uint8_t *buffer, const struct frame_template *template, uint32_t udp_length)
 {
 	uint8_t *l3 = buffer + template->l3_offset;

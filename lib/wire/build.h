@@ -50,6 +50,17 @@ uint8_t *frame_begin(uint8_t *buffer, const struct frame_template *template, uin
 uint32_t frame_finish(uint8_t *buffer, const struct frame_template *template, const void *payload,
 		      uint32_t payload_length);
 
+/* Other ECN bits, or another traffic class altogether, than the template's; before frame_finish().
+ */
+void frame_set_traffic_class(uint8_t *buffer, const struct frame_template *template,
+			     uint8_t traffic_class);
+static inline void frame_set_ecn(uint8_t *buffer, const struct frame_template *template,
+				 uint8_t ecn)
+{
+	/* IPv4: low bits of TOS. IPv6: the class stands in the middle of the first 16 bits. */
+	buffer[template->l3_offset + 1] |= (uint8_t)(template->is_v4 ? ecn : ecn << 4);
+}
+
 /*
  * UDP source port as Linux drivers choose it: from the flow label, or from both QPNs if that
  * is 0. Both ends of a connection get the same.

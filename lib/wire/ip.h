@@ -28,6 +28,11 @@ struct vlan_tag {   /* behind eth_header.type == 0x8100 */
 	be16_t type;
 };
 
+/* ECN: the low two bits of TOS and traffic class. */
+#define IP_ECN      0x3u
+#define IP_ECN_ECT0 0x2u
+#define IP_ECN_CE   0x3u
+
 struct ipv4_header {
 	uint8_t version_ihl;
 	uint8_t tos;

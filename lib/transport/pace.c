@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Congestion control of connected queue pairs: marks are answered by CNPs, CNPs slow down whatever
+ * carries data, READ responses too. ACKs, NAKs, requests for data and results of atomics are not
+ * held back.
+ *
+ * A queue pair at line rate pays one flag. One that must wait lies in the wheel, not on the ready
+ * list, until its time comes.
+ */
+#include <string.h>
+
+#include "transport/private.h"
+
+/* --- parameters ----------------------------------------------------------------------- */
+
+void transport_set_congestion(struct transport_shared *shared,
+			      const struct congestion_parameters *parameters)
+{
+	const uint32_t version = shared->congestion_version;
+
+	__atomic_store_n(&shared->congestion_version, version + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	shared->congestion = *parameters;
+	__atomic_store_n(&shared->congestion_version, version + 2, __ATOMIC_RELEASE);
+}
+
+void transport_get_congestion(const struct transport_shared *shared,
+			      struct congestion_parameters *parameters)
+{
+	*parameters = shared->congestion;
+}
+
+void transport_set_line_rate(struct transport_shared *shared, uint64_t rate)
+{
+	__atomic_store_n(&shared->line_rate, rate, __ATOMIC_RELAXED);
+}
+
+/* Of a line that does not say how fast it is: 10 Gb/s. */
+#define UNKNOWN_LINE 1250000000ull
+
+/* Half written, it is looked at again at the next poll. */
+void pace_refresh(struct transport *t)
+{
+	const struct transport_shared *s = t->shared;
+	const uint32_t version = __atomic_load_n(&s->congestion_version, __ATOMIC_ACQUIRE);
+	struct congestion_parameters parameters = s->congestion;
+
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	if ((version & 1) || version != __atomic_load_n(&s->congestion_version, __ATOMIC_RELAXED))
+		return;
+	t->congestion = parameters;
+	t->congestion_version = version;
+	t->line_of_ports = parameters.line_rate == 0;
+	t->data_ecn = parameters.enabled ? IP_ECN_ECT0 : 0;
+}
+
+/* The port may come up, or change its speed, at any time. */
+static const struct congestion_parameters *current_parameters(struct transport *t)
+{
+	uint64_t line;
+
+	if (t->line_of_ports) {
+		line = __atomic_load_n(&t->shared->line_rate, __ATOMIC_RELAXED);
+		t->congestion.line_rate = line ? line : UNKNOWN_LINE;
+	}
+	return &t->congestion;
+}
+
+/* --- marks ---------------------------------------------------------------------------- */
+
+void pace_marked(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+
+	t->stats.rx_marked++;
+	if (!congestion_answer_mark(&local->congestion, &t->congestion, t->now))
+		return;
+	local->cnp_due = true;
+	ready_add(t, qp);
+}
+
+/*
+ * ECN capable as those of RNICs, though nobody answers a mark on one: where a queue is full, what
+ * is not capable would be dropped in place of being marked.
+ */
+unsigned int pace_send_cnp(struct transport *t, struct qp *qp)
+{
+	static const uint8_t reserved[16];
+	struct qp_local *local = qp_local(t, qp);
+	const struct frame_template *template = &local->frame;
+	struct pktbuf *packet = frame_get(t);
+	struct bth *bth;
+
+	if (packet == NULL)
+		return 0;
+	bth = (struct bth *)frame_begin(packet->data, template, OP_CNP);
+	bth->resv8a = BTH_BECN;
+	bth_set_qpn(bth, qp->remote_qpn);
+	frame_set_traffic_class(packet->data, template,
+				(uint8_t)(t->congestion.cnp_dscp << 2 | IP_ECN_ECT0));
+	packet->length = frame_finish(packet->data, template, reserved, sizeof(reserved));
+	frame_send(t, packet);
+	t->stats.tx_cnp++;
+	local->cnp_due = false;
+	return 1;
+}
+
+/* --- rate ----------------------------------------------------------------------------- */
+
+/* Status output reads the rate at any time. */
+static void note_rate(struct qp_local *local)
+{
+	local->paced = local->congestion.rate != 0;
+}
+
+void pace_notified(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+
+	t->stats.rx_cnp++;
+	if (congestion_on_cnp(&local->congestion, current_parameters(t), t->now))
+		t->stats.rate_cuts++;
+	note_rate(local);
+}
+
+bool pace_ask(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+	struct congestion *congestion = &local->congestion;
+
+	if (!t->congestion.enabled)
+		congestion->rate = 0;
+	if (congestion_may_send(congestion, current_parameters(t), t->now)) {
+		note_rate(local);
+		return true;
+	}
+	if (!local->held)
+		t->stats.paced++;
+	local->held = true;
+	wheel_pace(t, qp, congestion->next_send);
+	return false;
+}
+
+void pace_count(struct transport *t, struct qp *qp, uint32_t bytes)
+{
+	struct qp_local *local = qp_local(t, qp);
+
+	congestion_sent(&local->congestion, current_parameters(t), bytes, t->now);
+	note_rate(local);
+}
