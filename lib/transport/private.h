@@ -24,6 +24,8 @@
 #define POLL_FLUSH    32u /* entries of a dead queue pair */
 #define POLL_PARKED   32u /* parked frames of one queue pair */
 
+#define BLOCKED_PAUSE 50000u /* ns, between looks for a transmit buffer */
+
 #define REQUESTER_WINDOW    256u /* PSNs sent and not acknowledged */
 #define REQUESTER_FLIGHTS   256u /* work requests of one queue pair in progress */
 #define REQUESTER_ACK_EVERY 32u  /* packets */

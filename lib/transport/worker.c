@@ -513,7 +513,14 @@ unsigned int transport_poll(struct transport *transport, uint64_t now)
 
 uint64_t transport_next_deadline(const struct transport *transport, uint64_t now)
 {
-	if (transport->ready || transport->grace_first || transport->dirty_cqs)
+	const uint64_t next = wheel_next(&transport->wheel);
+
+	if (transport->grace_first || transport->dirty_cqs)
 		return now;
-	return wheel_next(&transport->wheel);
+	if (transport->ready == 0)
+		return next;
+	/* Whoever is ready waits for a buffer: asking without pause would not bring it. */
+	if (transport->blocked)
+		return next < now + BLOCKED_PAUSE ? next : now + BLOCKED_PAUSE;
+	return now;
 }
