@@ -53,16 +53,36 @@ static void close_mw(struct control *control, struct object *mw)
 	close_done(control, mw);
 }
 
+static void command_qp(struct control *control, const struct object *qp, uint32_t type,
+		       enum command_purpose purpose)
+{
+	command_send(control, qp_home(control->shared, qp->index), type, qp->index, purpose,
+		     object_handle(control, qp), NULL);
+}
+
+/* A receive that it took from an SRQ and has not completed would be lost by a detach. */
 static void close_qp(struct control *control, struct object *qp)
 {
-	if (qp->detached) {
+	if (qp->ending == QP_DETACHED) {
 		qp_let_go(control, qp);
 		close_done(control, qp);
-	} else if (!qp->pending_op) {
-		qp->pending_op = SHM_OP_CLOSE;
-		command_send(control, qp_home(control->shared, qp->index), WORKER_DETACH, qp->index,
-			     COMMAND_QP_DETACHED, object_handle(control, qp), NULL);
+	} else if (qp->ending != QP_HELD || qp->pending_op) {
+		return; /* goes on when the worker has answered */
+	} else if (qp->needs[3]) {
+		qp->ending = QP_FLUSHING;
+		command_qp(control, qp, WORKER_FLUSH, COMMAND_IGNORE);
+	} else {
+		qp->ending = QP_DETACHING;
+		command_qp(control, qp, WORKER_DETACH, COMMAND_QP_DETACHED);
 	}
+}
+
+void close_qp_flushed(struct control *control, struct object *qp)
+{
+	if (qp->ending != QP_FLUSHING)
+		return;
+	qp->ending = QP_DETACHING;
+	command_qp(control, qp, WORKER_DETACH, COMMAND_QP_DETACHED);
 }
 
 void close_continue(struct control *control, struct object *object)
@@ -86,6 +106,9 @@ void close_continue(struct control *control, struct object *object)
 		close_done(control, object);
 		break;
 	case OBJECT_TYPE_SRQ:
+		srq_let_go(control, object);
+		close_done(control, object);
+		break;
 	case OBJECT_TYPE_AH:
 	case OBJECT_TYPE_LISTENER: close_done(control, object); break;
 	case OBJECT_TYPE_NONE:

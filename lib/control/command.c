@@ -86,7 +86,7 @@ static void object_command_done(struct control *control, struct object *object,
 		break;
 	case COMMAND_QP_FLUSHED: reply_pending(control, object, NT_SUCCESS_STATUS); break;
 	case COMMAND_QP_DETACHED:
-		object->detached = 1;
+		object->ending = QP_DETACHED;
 		if (session_is_open(control, object->session))
 			close_continue(control, object);
 		else
@@ -132,6 +132,10 @@ static void qp_event(struct control *control, const struct transport_event *even
 		send_async(control, qp->session, SHM_EV_ASYNC, object_handle(control, qp),
 			   SHM_ASYNC_QP_LAST_WQE_REACHED, 0);
 		break;
+	case TRANSPORT_QP_FLUSHED:
+		if (session_is_open(control, qp->session))
+			close_qp_flushed(control, qp);
+		break;
 	case TRANSPORT_BAD_TOKEN:
 		if (qp_get_status(control->shared, event->object, &status))
 			offender_count(control, status.remote_gid);
@@ -159,7 +163,13 @@ void command_event(void *context, unsigned int worker, const struct transport_ev
 				   object_handle(control, object), SHM_ASYNC_CQ_ERROR,
 				   event->value);
 		break;
-	case TRANSPORT_SRQ_LIMIT: break;
+	case TRANSPORT_SRQ_LIMIT:
+		object = object_at(control, control->srq_object[event->object]);
+		if (object->type == OBJECT_TYPE_SRQ)
+			send_async(control, object->session, SHM_EV_ASYNC,
+				   object_handle(control, object), SHM_ASYNC_SRQ_LIMIT,
+				   event->value);
+		break;
 	default: qp_event(control, event); break;
 	}
 }

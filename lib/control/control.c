@@ -109,10 +109,11 @@ static int allocate_tables(struct control *control)
 	control->graces = calloc(control->config.objects, sizeof(*control->graces));
 	control->qp_object = calloc(arena_records(arena, ARENA_QPS), sizeof(uint32_t));
 	control->cq_object = calloc(arena_records(arena, ARENA_CQS), sizeof(uint32_t));
+	control->srq_object = calloc(arena_records(arena, ARENA_SRQS), sizeof(uint32_t));
 	control->connection_object =
 		calloc(arena_records(arena, ARENA_CONNECTIONS), sizeof(uint32_t));
 	if (!control->object_local || !control->graces || !control->qp_object ||
-	    !control->cq_object || !control->connection_object)
+	    !control->cq_object || !control->srq_object || !control->connection_object)
 		return -ENOMEM;
 	return 0;
 }
@@ -197,6 +198,7 @@ void control_destroy(struct control *control)
 	free(control->graces);
 	free(control->qp_object);
 	free(control->cq_object);
+	free(control->srq_object);
 	free(control->connection_object);
 	free(control);
 }

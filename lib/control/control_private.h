@@ -30,7 +30,7 @@ struct session_local {
 };
 
 struct object_local {
-	void *segment;      /* QP, CQ: its shared memory */
+	void *segment;      /* QP, CQ, SRQ: its shared memory */
 	uint32_t connector; /* QP: object that connects it, 0: none */
 };
 
@@ -74,6 +74,7 @@ struct control {
 	struct object_local *object_local; /* by object index */
 	uint32_t *qp_object;               /* by transport QP index */
 	uint32_t *cq_object;               /* by transport CQ index */
+	uint32_t *srq_object;              /* by transport SRQ index */
 	uint32_t *connection_object;       /* by the CM's connection index */
 	struct greeter greeter[MAX_GREETERS];
 	struct pending_command *command_first[NET_MAX_WORKERS];
@@ -138,7 +139,7 @@ void socket_expire_greeters(struct control *control);
 void socket_session_ready(struct control *control, uint32_t session);
 void socket_close(struct control *control);
 
-/* --- request_memory.c, request_queue.c, request_connection.c: one function per request --- */
+/* --- request_*.c: one function per request --- */
 typedef int32_t (*request_handler)(struct control *control, uint32_t session,
 				   const struct shm_request *request, struct shm_reply *reply);
 /* Each returns the status to reply with, or NT_PENDING when it will reply itself. */
@@ -160,6 +161,10 @@ int32_t request_create_cq(struct control *, uint32_t, const struct shm_request *
 			  struct shm_reply *);
 int32_t request_create_qp(struct control *, uint32_t, const struct shm_request *,
 			  struct shm_reply *);
+int32_t request_create_srq(struct control *, uint32_t, const struct shm_request *,
+			   struct shm_reply *);
+int32_t request_modify_srq(struct control *, uint32_t, const struct shm_request *,
+			   struct shm_reply *);
 int32_t request_flush_qp(struct control *, uint32_t, const struct shm_request *,
 			 struct shm_reply *);
 int32_t request_connect_qp(struct control *, uint32_t, const struct shm_request *,
@@ -180,6 +185,14 @@ int32_t request_reject(struct control *, uint32_t, const struct shm_request *, s
 int32_t request_disconnect(struct control *, uint32_t, const struct shm_request *,
 			   struct shm_reply *);
 
+/* --- request_queue.c, for all kinds of queues --- */
+/* The segment of a new queue, mapped here; its descriptor goes to the client. NULL: no memory. */
+void *queue_segment_create(uint64_t size, int *fd);
+/* Before the reply to `request`, of which it is the second half. 0 or a negative errno. */
+int queue_segment_send(struct control *control, uint32_t session, uint32_t request,
+		       const struct object *object, int fd);
+uint32_t least_loaded_worker(const struct control *control);
+
 /* --- close.c --- */
 /* Starts or continues the close of an object nobody needs any more. */
 void close_continue(struct control *control, struct object *object);
@@ -187,6 +200,9 @@ void close_graces(struct control *control);
 void grace_wait(struct control *control, struct object *object, uint64_t grace);
 void qp_let_go(struct control *control, struct object *object); /* memory and tables of a QP */
 void cq_let_go(struct control *control, struct object *object);
+void srq_let_go(struct control *control, struct object *object);
+/* The worker has told all that was in hand of a queue pair whose close waits for that. */
+void close_qp_flushed(struct control *control, struct object *qp);
 
 /* --- connection.c --- */
 void connection_cm_event(void *context, const struct cm_event *event);

@@ -28,8 +28,7 @@ static void give_number(uint64_t *bitmap, uint32_t number)
 	bitmap[number / 64] &= ~(1ull << (number % 64));
 }
 
-/* The segment of a new CQ or QP: mapped here, its descriptor on its way to the client. */
-static void *segment_new(uint64_t size, int *fd)
+void *queue_segment_create(uint64_t size, int *fd)
 {
 	void *address;
 
@@ -43,8 +42,8 @@ static void *segment_new(uint64_t size, int *fd)
 	return address;
 }
 
-static int segment_send(struct control *control, uint32_t session, uint32_t request,
-			const struct object *object, int fd)
+int queue_segment_send(struct control *control, uint32_t session, uint32_t request,
+		       const struct object *object, int fd)
 {
 	struct shm_segment_message message = { .type = SHM_MSG_OBJECT_SEGMENT,
 					       .handle = object_handle(control, object),
@@ -78,14 +77,14 @@ int32_t request_create_cq(struct control *control, uint32_t session,
 	config.notify = (uint32_t)number;
 	object->memory_size = cq_memory_size(config.depth, net_get_config(control->net)->workers);
 	config.memory_size = object->memory_size;
-	config.memory = segment_new(object->memory_size, &fd);
+	config.memory = queue_segment_create(object->memory_size, &fd);
 	if (!config.memory)
 		goto free_number;
 	object->number = config.notify;
 	object->index = cq_create(control->shared, &config);
 	if (!object->index)
 		goto free_memory;
-	if (segment_send(control, session, request->id, object, fd))
+	if (queue_segment_send(control, session, request->id, object, fd))
 		goto destroy;
 	close(fd);
 	control->object_local[object_index(control, object)].segment = config.memory;
@@ -119,7 +118,7 @@ void cq_let_go(struct control *control, struct object *object)
 
 /* --- queue pairs -------------------------------------------------------------------------- */
 
-static uint32_t least_loaded_worker(const struct control *control)
+uint32_t least_loaded_worker(const struct control *control)
 {
 	uint32_t load[NET_MAX_WORKERS] = { 0 };
 	uint32_t workers = net_get_config(control->net)->workers;
@@ -134,6 +133,7 @@ static uint32_t least_loaded_worker(const struct control *control)
 	return best;
 }
 
+/* With an SRQ, what is said of receives is the SRQ's. */
 static bool qp_within_limits(const struct shm_limits *limits, const struct shm_create_qp *want)
 {
 	return want->receive_depth <= limits->max_receive_depth &&
@@ -145,7 +145,7 @@ static bool qp_within_limits(const struct shm_limits *limits, const struct shm_c
 }
 
 static void qp_fill_config(struct control *control, uint32_t session,
-			   const struct shm_create_qp *want, struct object *const needs[3],
+			   const struct shm_create_qp *want, struct object *const needs[4],
 			   struct qp_config *config)
 {
 	*config = (struct qp_config){
@@ -153,6 +153,7 @@ static void qp_fill_config(struct control *control, uint32_t session,
 		.pd = needs[0]->index,
 		.receive_cq = needs[1]->index,
 		.send_cq = needs[2]->index,
+		.srq = needs[3] ? needs[3]->index : 0,
 		.type = want->type,
 		.qp_context = want->qp_context,
 		.send_depth = want->initiator_depth,
@@ -160,7 +161,8 @@ static void qp_fill_config(struct control *control, uint32_t session,
 		.send_sge = want->initiator_sge,
 		.receive_sge = want->receive_sge,
 		.inline_size = want->inline_size,
-		.home = least_loaded_worker(control),
+		.home = needs[3] ? srq_home(control->shared, needs[3]->index)
+				 : least_loaded_worker(control),
 	};
 	config->memory_size = qp_memory_size(config);
 }
@@ -170,22 +172,21 @@ int32_t request_create_qp(struct control *control, uint32_t session,
 {
 	const struct shm_create_qp *want = &request->create_qp;
 	struct session *record = session_at(control, session);
-	struct object *needs[3] = {
+	struct object *needs[4] = {
 		object_find(control, session, want->pd, OBJECT_TYPE_PD),
 		object_find(control, session, want->receive_cq, OBJECT_TYPE_CQ),
 		object_find(control, session, want->initiator_cq, OBJECT_TYPE_CQ),
+		want->srq ? object_find(control, session, want->srq, OBJECT_TYPE_SRQ) : NULL,
 	};
 	struct qp_config config;
 	struct object *object;
 	int number;
 	int fd;
 
-	if (!needs[0] || !needs[1] || !needs[2])
+	if (!needs[0] || !needs[1] || !needs[2] || (want->srq && !needs[3]))
 		return NT_INVALID_HANDLE;
 	if (!qp_within_limits(&control->session[session].memory->limits, want))
 		return NT_INVALID_PARAMETER;
-	if (want->srq)
-		return NT_NOT_SUPPORTED;
 	object = object_create(control, session, OBJECT_TYPE_QP);
 	if (!object)
 		return NT_INSUFFICIENT_RESOURCES;
@@ -196,17 +197,18 @@ int32_t request_create_qp(struct control *control, uint32_t session,
 	config.doorbell = (uint32_t)number;
 	object->number = config.doorbell;
 	object->memory_size = config.memory_size;
-	config.memory = segment_new(config.memory_size, &fd);
+	config.memory = queue_segment_create(config.memory_size, &fd);
 	if (!config.memory)
 		goto free_number;
 	object->index = qp_create(control->shared, &config);
 	if (!object->index)
 		goto free_memory;
-	if (segment_send(control, session, request->id, object, fd))
+	if (queue_segment_send(control, session, request->id, object, fd))
 		goto destroy;
 	close(fd);
-	for (unsigned int i = 0; i < 3; i++)
-		object_need(control, object, i, needs[i]);
+	for (unsigned int i = 0; i < 4; i++)
+		if (needs[i])
+			object_need(control, object, i, needs[i]);
 	control->object_local[object_index(control, object)].segment = config.memory;
 	control->qp_object[object->index] = object_index(control, object);
 	command_send(control, config.home, WORKER_ATTACH, object->index, COMMAND_QP_ATTACHED,

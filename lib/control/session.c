@@ -125,7 +125,7 @@ static const request_handler handlers[SHM_OP_MAX] = {
 	[SHM_OP_CREATE_MR] = request_create_mr,
 	[SHM_OP_CREATE_MW] = request_create_mw,
 	[SHM_OP_CREATE_QP] = request_create_qp,
-	[SHM_OP_CREATE_SRQ] = request_unsupported,
+	[SHM_OP_CREATE_SRQ] = request_create_srq,
 	[SHM_OP_CREATE_CONNECTOR] = request_create_connector,
 	[SHM_OP_CREATE_LISTENER] = request_create_listener,
 	[SHM_OP_CREATE_SHARED_ENDPOINT] = request_unsupported,
@@ -134,7 +134,7 @@ static const request_handler handlers[SHM_OP_MAX] = {
 	[SHM_OP_DEREGISTER_MR] = request_deregister_mr,
 	[SHM_OP_INIT_FRMR] = request_unsupported,
 	[SHM_OP_RESIZE_CQ] = request_unsupported,
-	[SHM_OP_MODIFY_SRQ] = request_unsupported,
+	[SHM_OP_MODIFY_SRQ] = request_modify_srq,
 	[SHM_OP_FLUSH_QP] = request_flush_qp,
 	[SHM_OP_LISTEN] = request_listen,
 	[SHM_OP_CONTROL_CONNECT_EVENTS] = request_control_events,
@@ -203,6 +203,7 @@ static void fill_limits(const struct control *control, struct shm_limits *limits
 		.max_outbound_read_limit = 16,
 		.max_receive_depth = 8192,
 		.max_initiator_depth = 8192,
+		.max_srq_depth = 8192,
 		.max_cq_depth = 262144,
 		.large_request_threshold = 65536,
 		.max_caller_data = 56,
@@ -382,11 +383,12 @@ static void end_workers(struct control *control, uint32_t session)
 
 	for (uint32_t i = session_at(control, session)->first_object; i; i = object->next) {
 		object = object_at(control, i);
-		if (object->type != OBJECT_TYPE_QP || object->detached)
+		if (object->type != OBJECT_TYPE_QP || object->ending == QP_DETACHED)
 			continue;
 		local->detaching++;
-		if (object->pending_op == SHM_OP_CLOSE)
-			continue; /* its detach is under way */
+		if (object->ending == QP_DETACHING)
+			continue;
+		object->ending = QP_DETACHING;
 		command_send(control, qp_home(control->shared, object->index), WORKER_DETACH,
 			     object->index, COMMAND_QP_DETACHED, object_handle(control, object),
 			     NULL);
@@ -425,6 +427,18 @@ void session_end(struct control *control, uint32_t session, const char *reason)
 		record->pid, reason);
 }
 
+static void let_go_all(struct control *control, const struct session *record, enum object_type type,
+		       void (*let_go)(struct control *control, struct object *object))
+{
+	struct object *object;
+
+	for (uint32_t i = record->first_object; i; i = object->next) {
+		object = object_at(control, i);
+		if (object->type == type)
+			let_go(control, object);
+	}
+}
+
 void session_finish_if_quiet(struct control *control, uint32_t session)
 {
 	struct session_local *local = &control->session[session];
@@ -434,20 +448,10 @@ void session_finish_if_quiet(struct control *control, uint32_t session)
 	    !memory_grace_done(control->memory, local->grace))
 		return;
 	session_release_finish(control->memory, session);
-	for (uint32_t type = OBJECT_TYPE_QP; type;
-	     type = type == OBJECT_TYPE_QP ? OBJECT_TYPE_CQ : 0) {
-		struct object *object;
-
-		for (uint32_t i = record->first_object; i; i = object->next) {
-			object = object_at(control, i);
-			if (object->type != type)
-				continue;
-			if (type == OBJECT_TYPE_QP)
-				qp_let_go(control, object);
-			else
-				cq_let_go(control, object);
-		}
-	}
+	/* Queue pairs use the others. */
+	let_go_all(control, record, OBJECT_TYPE_QP, qp_let_go);
+	let_go_all(control, record, OBJECT_TYPE_SRQ, srq_let_go);
+	let_go_all(control, record, OBJECT_TYPE_CQ, cq_let_go);
 	while (record->first_object) {
 		struct object *object = object_at(control, record->first_object);
 

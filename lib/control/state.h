@@ -80,6 +80,14 @@ struct connector {
 	uint8_t private_data[SHM_PRIVATE_DATA + 4];
 };
 
+/* How far the worker has let go of a queue pair. */
+enum qp_ending {
+	QP_HELD = 0,
+	QP_FLUSHING, /* with an SRQ: the receive in hand is told as cancelled first */
+	QP_DETACHING,
+	QP_DETACHED,
+};
+
 struct object {
 	uint32_t type; /* enum object_type */
 	uint32_t session;
@@ -92,7 +100,7 @@ struct object {
 	uint32_t pending_op; /* asynchronous request in progress, 0: none */
 	uint32_t pending_id;
 	uint32_t number;      /* doorbell or notify number */
-	uint32_t detached;    /* QP: the worker has let go */
+	uint32_t ending;      /* QP: enum qp_ending */
 	uint64_t grace;       /* revocation that the close or deregistration waits for */
 	uint64_t memory_size; /* bytes of its segment */
 	struct connector connector;

@@ -226,8 +226,13 @@ static void event_run(struct call *call)
 
 void adapter_async_event(struct adapter *adapter, const struct shm_async *async)
 {
-	struct event_call *event = calloc(1, sizeof(*event));
+	struct event_call *event;
 
+	if (async->event == SHM_ASYNC_SRQ_LIMIT) {
+		srq_limit_reached(adapter, async);
+		return;
+	}
+	event = calloc(1, sizeof(*event));
 	if (!event)
 		return; /* completions and statuses tell of the same failure */
 	event->call.run = event_run;
@@ -235,9 +240,7 @@ void adapter_async_event(struct adapter *adapter, const struct shm_async *async)
 	event->handle = async->object;
 	event->event = (ORIEL_EVENT)async->event;
 	event->reason = async->value;
-	event->type = async->event == SHM_ASYNC_CQ_ERROR    ? NdkObjectTypeCq
-		      : async->event == SHM_ASYNC_SRQ_LIMIT ? NdkObjectTypeSrq
-							    : NdkObjectTypeQp;
+	event->type = async->event == SHM_ASYNC_CQ_ERROR ? NdkObjectTypeCq : NdkObjectTypeQp;
 	call_queue(adapter, &event->call);
 }
 

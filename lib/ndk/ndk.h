@@ -396,6 +396,7 @@ typedef void (*NDK_FN_REQUEST_COMPLETION)(PVOID Context, NTSTATUS Status);
 typedef void (*NDK_FN_CLOSE_COMPLETION)(PVOID Context);
 /* An arm was satisfied (STATUS_SUCCESS), or the CQ failed. Serialised for each CQ. */
 typedef void (*NDK_FN_CQ_NOTIFICATION_CALLBACK)(PVOID CqNotificationContext, NTSTATUS CqStatus);
+/* Fewer receives are left than the threshold (STATUS_SUCCESS); NdkModifySrq arms the next. */
 typedef void (*NDK_FN_SRQ_NOTIFICATION_CALLBACK)(PVOID SrqNotificationContext, NTSTATUS SrqStatus);
 /* A peer wants to connect; the connector is the consumer's: accept, reject or close it. */
 typedef void (*NDK_FN_CONNECT_EVENT_CALLBACK)(PVOID ConnectEventContext,
@@ -409,7 +410,7 @@ typedef void (*NDK_FN_DISCONNECT_EVENT_CALLBACK_EX)(PVOID DisconnectEventContext
 
 /*
  * Closes any object but an adapter. STATUS_SUCCESS (no callback) or STATUS_PENDING; cannot fail.
- * An object that others need (CQ of a QP, QP of a connector, listener of its connectors, PD of
+ * An object that others need (CQ and SRQ of a QP, QP of a connector, listener of its connectors, PD of
  * all made in it, region of bound windows) goes when the last of them has gone; a listener refuses
  * new requests at once.
  */
@@ -462,6 +463,13 @@ typedef NTSTATUS (*NDK_FN_CREATE_MR)(NDK_PD *pNdkPd, BOOLEAN FastRegister,
 /* A window, not bound to anything yet. */
 typedef NTSTATUS (*NDK_FN_CREATE_MW)(NDK_PD *pNdkPd, NDK_FN_CREATE_COMPLETION CreateCompletion,
 				     PVOID RequestContext, NDK_MW **ppNdkMw);
+/*
+ * Receives that queue pairs share, taken in the order in which messages arrive. Its SGEs name
+ * regions of its own domain. The threshold is armed from the start (0: not), but an SRQ that was
+ * never filled owes nothing: only a message that takes a receive, or finds none, can notify.
+ * STATUS_INVALID_PARAMETER: depth 0 or above MaxSrqDepth, MaxReceiveRequestSge above the adapter's.
+ * Affinity is ignored.
+ */
 typedef NTSTATUS (*NDK_FN_CREATE_SRQ)(NDK_PD *pNdkPd, ULONG SrqDepth, ULONG MaxReceiveRequestSge,
 				      ULONG NotifyThreshold,
 				      NDK_FN_SRQ_NOTIFICATION_CALLBACK SrqNotification,
@@ -478,6 +486,7 @@ typedef NTSTATUS (*NDK_FN_CREATE_QP)(NDK_PD *pNdkPd, NDK_CQ *pReceiveCq, NDK_CQ 
 				     ULONG MaxInitiatorRequestSge, ULONG InlineDataSize,
 				     NDK_FN_CREATE_COMPLETION CreateCompletion,
 				     PVOID RequestContext, NDK_QP **ppNdkQp);
+/* The same without a receive queue of its own: NdkReceive is refused, receives go to the SRQ. */
 typedef NTSTATUS (*NDK_FN_CREATE_QP_WITH_SRQ)(NDK_PD *pNdkPd, NDK_CQ *pReceiveCq,
 					      NDK_CQ *pInitiatorCq, NDK_SRQ *pSrq, PVOID QPContext,
 					      ULONG InitiatorQueueDepth,
@@ -544,6 +553,10 @@ typedef NTSTATUS (*NDK_FN_SEND)(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_
 typedef NTSTATUS (*NDK_FN_SEND_AND_INVALIDATE)(NDK_QP *pNdkQp, PVOID RequestContext,
 					       const NDK_SGE *pSgl, ULONG nSge, ULONG Flags,
 					       UINT32 RemoteToken);
+/*
+ * May be posted before the queue pair is connected. STATUS_NO_MORE_ENTRIES, STATUS_DATA_OVERRUN,
+ * STATUS_BUFFER_OVERFLOW as above; STATUS_INVALID_DEVICE_REQUEST: it has an SRQ.
+ */
 typedef NTSTATUS (*NDK_FN_RECEIVE)(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl,
 				   ULONG nSge);
 typedef NTSTATUS (*NDK_FN_READ)(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl,
@@ -646,9 +659,17 @@ typedef NTSTATUS (*NDK_FN_GET_LISTENER_LOCAL_ADDRESS)(NDK_LISTENER *pNdkListener
 						      PSOCKADDR pAddress, ULONG *pAddressLength);
 typedef void (*NDK_FN_CONTROL_CONNECT_EVENTS)(NDK_LISTENER *pNdkListener, BOOLEAN Pause);
 
+/*
+ * SrqDepth 0 keeps the depth. STATUS_INVALID_PARAMETER: above MaxSrqDepth; and in the completion,
+ * nothing having changed: STATUS_INSUFFICIENT_RESOURCES above the power of two that the depth at
+ * creation was rounded up to, STATUS_BUFFER_OVERFLOW more receives are queued than that.
+ * NotifyThreshold 0 keeps threshold and arm; another arms one notification: when fewer receives
+ * are left than that, at once if it is so already.
+ */
 typedef NTSTATUS (*NDK_FN_MODIFY_SRQ)(NDK_SRQ *pNdkSrq, ULONG SrqDepth, ULONG NotifyThreshold,
 				      NDK_FN_REQUEST_COMPLETION RequestCompletion,
 				      PVOID RequestContext);
+/* The result's QPContext names the queue pair whose message took it. Statuses as NdkReceive's. */
 typedef NTSTATUS (*NDK_FN_SRQ_RECEIVE)(NDK_SRQ *pNdkSrq, PVOID RequestContext, const NDK_SGE *pSgl,
 				       ULONG nSge);
 /* The token of the latest bind, from its return on; 0 before the first and after an invalidate. */

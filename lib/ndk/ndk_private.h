@@ -372,14 +372,6 @@ NTSTATUS unsupported_build_lam(NDK_ADAPTER *adapter, MDL *mdl, SIZE_T length,
 			       NDK_FN_REQUEST_COMPLETION completion, PVOID context,
 			       NDK_LOGICAL_ADDRESS_MAPPING *lam, ULONG *size, ULONG *fbo);
 void unsupported_release_lam(NDK_ADAPTER *adapter, NDK_LOGICAL_ADDRESS_MAPPING *lam);
-NTSTATUS unsupported_create_srq(NDK_PD *pd, ULONG depth, ULONG sge, ULONG threshold,
-				NDK_FN_SRQ_NOTIFICATION_CALLBACK notification, PVOID notify_context,
-				GROUP_AFFINITY *affinity, NDK_FN_CREATE_COMPLETION completion,
-				PVOID context, NDK_SRQ **srq);
-NTSTATUS unsupported_create_qp_with_srq(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq,
-					NDK_SRQ *srq, PVOID qp_context, ULONG depth, ULONG sge,
-					ULONG inline_size, NDK_FN_CREATE_COMPLETION completion,
-					PVOID context, NDK_QP **qp);
 NTSTATUS unsupported_connect_shared(NDK_CONNECTOR *connector, NDK_QP *qp,
 				    NDK_SHARED_ENDPOINT *endpoint, const PSOCKADDR destination,
 				    ULONG length, ULONG inbound, ULONG outbound,
@@ -398,6 +390,7 @@ extern const NDK_CQ_DISPATCH cq_dispatch;
 extern const NDK_MR_DISPATCH mr_dispatch;
 extern const NDK_MW_DISPATCH mw_dispatch;
 extern const NDK_QP_DISPATCH qp_dispatch;
+extern const NDK_SRQ_DISPATCH srq_dispatch;
 extern const NDK_CONNECTOR_DISPATCH connector_dispatch;
 extern const NDK_LISTENER_DISPATCH listener_dispatch;
 

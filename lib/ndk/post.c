@@ -30,7 +30,8 @@ static void ring_doorbell(struct qp *qp, struct work_ring *ring)
 
 static bool ring_full(const struct work_ring *ring)
 {
-	return ring->tail - shm_load_acquire(&ring->queue->done) >= ring->depth;
+	return ring->tail - shm_load_acquire(&ring->queue->done) >=
+	       __atomic_load_n(&ring->depth, __ATOMIC_RELAXED);
 }
 
 NTSTATUS send_check(const struct qp *qp, uint32_t flags, uint32_t allowed, bool unconnected)
@@ -68,20 +69,25 @@ static uint64_t sgl_bytes(const NDK_SGE *sgl, uint32_t nsge)
 	return total;
 }
 
-static NTSTATUS check_payload(const struct qp *qp, const NDK_SGE *sgl, uint32_t nsge,
-			      uint32_t flags, uint32_t max_sge)
+static NTSTATUS check_list(const struct work_ring *ring, const NDK_SGE *sgl, uint32_t nsge)
 {
-	uint64_t total;
-
 	if (nsge && !sgl)
 		return STATUS_INVALID_PARAMETER;
-	/* Inline data may come in any number of pieces: only their bytes take room. */
-	if (!(flags & NDK_OP_FLAG_INLINE) && nsge > max_sge)
+	if (nsge > ring->max_sge)
 		return STATUS_DATA_OVERRUN;
-	total = sgl_bytes(sgl, nsge);
-	if (flags & NDK_OP_FLAG_INLINE)
-		return total <= qp->inline_size ? STATUS_SUCCESS : STATUS_INVALID_BUFFER_SIZE;
-	return total <= qp->max_transfer ? STATUS_SUCCESS : STATUS_BUFFER_OVERFLOW;
+	return sgl_bytes(sgl, nsge) <= ring->max_transfer ? STATUS_SUCCESS : STATUS_BUFFER_OVERFLOW;
+}
+
+/* Inline data may come in any number of pieces: only their bytes take room. */
+static NTSTATUS check_payload(const struct qp *qp, const NDK_SGE *sgl, uint32_t nsge,
+			      uint32_t flags)
+{
+	if (!(flags & NDK_OP_FLAG_INLINE))
+		return check_list(&qp->send, sgl, nsge);
+	if (nsge && !sgl)
+		return STATUS_INVALID_PARAMETER;
+	return sgl_bytes(sgl, nsge) <= qp->inline_size ? STATUS_SUCCESS
+						       : STATUS_INVALID_BUFFER_SIZE;
 }
 
 static void write_entry(struct qp *qp, struct shm_sqe *sqe, const NDK_SGE *sgl, uint32_t nsge)
@@ -115,7 +121,7 @@ static NTSTATUS post(struct qp *qp, struct shm_sqe *sqe, const NDK_SGE *sgl, uin
 	spin_lock(&qp->send_lock);
 	status = send_check(qp, flags, allowed, false);
 	if (status == STATUS_SUCCESS)
-		status = check_payload(qp, sgl, nsge, flags, qp->send.max_sge);
+		status = check_payload(qp, sgl, nsge, flags);
 	if (status == STATUS_SUCCESS)
 		write_entry(qp, sqe, sgl, nsge);
 	send_end(qp, status, flags);
@@ -235,30 +241,38 @@ NTSTATUS OrielCompareSwap(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *p
 
 /* --- receives ------------------------------------------------------------------------ */
 
+NTSTATUS receive_write(struct adapter *adapter, struct work_ring *ring, PVOID context,
+		       const NDK_SGE *sgl, ULONG nsge)
+{
+	const struct shm_rqe rqe = { .request_context = (uintptr_t)context, .nsge = (uint8_t)nsge };
+	NTSTATUS status;
+	uint8_t *slot;
+
+	if (__atomic_load_n(&adapter->dead, __ATOMIC_RELAXED))
+		return STATUS_DEVICE_REMOVED;
+	if (ring_full(ring))
+		return STATUS_NO_MORE_ENTRIES;
+	status = check_list(ring, sgl, nsge);
+	if (status != STATUS_SUCCESS)
+		return status;
+	slot = ring->slots + (uint64_t)(ring->tail++ & ring->mask) * ring->stride;
+	memcpy(slot, &rqe, sizeof(rqe));
+	if (nsge)
+		memcpy(slot + sizeof(rqe), sgl, nsge * sizeof(*sgl));
+	return STATUS_SUCCESS;
+}
+
 NTSTATUS post_receive(NDK_QP *ndk, PVOID context, const NDK_SGE *sgl, ULONG nsge)
 {
 	struct qp *qp = qp_of(ndk);
-	struct work_ring *ring = &qp->receive;
 	NTSTATUS status;
 
+	if (qp->object.needs[QP_NEEDS_SRQ])
+		return STATUS_INVALID_DEVICE_REQUEST;
 	spin_lock(&qp->receive_lock);
-	if (__atomic_load_n(&qp->object.adapter->dead, __ATOMIC_RELAXED))
-		status = STATUS_DEVICE_REMOVED;
-	else if (ring_full(ring))
-		status = STATUS_NO_MORE_ENTRIES;
-	else
-		status = check_payload(qp, sgl, nsge, 0, ring->max_sge);
-	if (status == STATUS_SUCCESS) {
-		uint8_t *slot = ring->slots + (uint64_t)(ring->tail & ring->mask) * ring->stride;
-		const struct shm_rqe rqe = { .request_context = (uintptr_t)context,
-					     .nsge = (uint8_t)nsge };
-
-		memcpy(slot, &rqe, sizeof(rqe));
-		if (nsge)
-			memcpy(slot + sizeof(rqe), sgl, nsge * sizeof(*sgl));
-		ring->tail++;
-		ring_doorbell(qp, ring);
-	}
+	status = receive_write(qp->object.adapter, &qp->receive, context, sgl, nsge);
+	if (status == STATUS_SUCCESS)
+		ring_doorbell(qp, &qp->receive);
 	spin_unlock(&qp->receive_lock);
 	return status;
 }

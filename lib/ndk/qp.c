@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Queue pairs: creation, flush, connecting by number. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "ndk/queue.h"
 #include "shm/segment.h"
@@ -15,9 +16,8 @@ static void qp_destroy(struct object *object)
 	shm_segment_unmap(qp->memory, qp->size);
 }
 
-/* The rings must lie within what was mapped, or the library would write beside it. */
-static bool ring_open(struct qp *qp, struct work_ring *ring, struct shm_queue *queue,
-		      uint32_t entry, uint32_t payload)
+bool ring_open(struct work_ring *ring, struct shm_queue *queue, void *segment, uint64_t size,
+	       uint32_t entry, uint32_t payload)
 {
 	uint64_t end = queue->offset + (uint64_t)queue->slots * queue->stride;
 
@@ -26,9 +26,9 @@ static bool ring_open(struct qp *qp, struct work_ring *ring, struct shm_queue *q
 	if (queue->depth == 0)
 		return true;
 	if (queue->slots == 0 || (queue->slots & (queue->slots - 1)) ||
-	    queue->depth > queue->slots || queue->stride < entry + payload || end > qp->size)
+	    queue->depth > queue->slots || queue->stride < entry + payload || end > size)
 		return false;
-	ring->slots = (uint8_t *)qp->memory + queue->offset;
+	ring->slots = (uint8_t *)segment + queue->offset;
 	ring->mask = queue->slots - 1;
 	ring->stride = queue->stride;
 	ring->tail = ring->rung = queue->tail;
@@ -43,8 +43,10 @@ static bool rings_open(struct qp *qp)
 		send_payload = qp->inline_size;
 	return qp->size >= sizeof(struct shm_qp) && qp->memory->magic == SHM_MAGIC_QP &&
 	       qp->memory->layout_version == SHM_LAYOUT_VERSION &&
-	       ring_open(qp, &qp->send, &qp->memory->send, sizeof(struct shm_sqe), send_payload) &&
-	       ring_open(qp, &qp->receive, &qp->memory->receive, sizeof(struct shm_rqe),
+	       ring_open(&qp->send, &qp->memory->send, qp->memory, qp->size, sizeof(struct shm_sqe),
+			 send_payload) &&
+	       ring_open(&qp->receive, &qp->memory->receive, qp->memory, qp->size,
+			 sizeof(struct shm_rqe),
 			 qp->receive.max_sge * (uint32_t)sizeof(struct shm_sge));
 }
 
@@ -77,47 +79,79 @@ static bool within_limits(const struct shm_limits *limits, const struct shm_crea
 	       want->inline_size <= limits->max_inline;
 }
 
+/* What all ways to create one share; the domain, the CQs and the SRQ stand in needs[]. */
+static NTSTATUS create(struct object *const needs[OBJECT_NEEDS], struct shm_create_qp *want,
+		       NDK_FN_CREATE_COMPLETION completion, PVOID context)
+{
+	struct adapter *adapter = needs[QP_NEEDS_PD]->adapter;
+	struct shm_request message = { .op = SHM_OP_CREATE_QP };
+	struct object *object;
+	struct qp *qp;
+
+	if (!within_limits(&adapter->session->limits, want))
+		return STATUS_INVALID_PARAMETER;
+	object = object_allocate(adapter, sizeof(struct qp), NdkObjectTypeQp, &qp_dispatch,
+				 qp_destroy);
+	if (!object)
+		return STATUS_INSUFFICIENT_RESOURCES;
+	memcpy(object->needs, needs, sizeof(object->needs));
+	qp = container_of(object, struct qp, object);
+	qp->inline_size = want->inline_size;
+	qp->send.max_sge = want->initiator_sge;
+	qp->receive.max_sge = want->receive_sge;
+	qp->send.max_transfer = adapter->session->limits.max_transfer_length;
+	qp->receive.max_transfer = qp->send.max_transfer;
+	qp->flush.kind = REQUEST_SILENT;
+	qp->flush.embedded = true;
+	qp->flush.object = object;
+	qp->flush.fd = -1;
+	want->pd = needs[QP_NEEDS_PD]->handle;
+	want->receive_cq = needs[QP_NEEDS_RECEIVE_CQ]->handle;
+	want->initiator_cq = needs[QP_NEEDS_INITIATOR_CQ]->handle;
+	want->srq = needs[QP_NEEDS_SRQ] ? needs[QP_NEEDS_SRQ]->handle : 0;
+	message.create_qp = *want;
+	return object_create(object, &message, qp_created, completion, context);
+}
+
 NTSTATUS qp_create(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq, PVOID qp_context,
 		   ULONG receive_depth, ULONG initiator_depth, ULONG receive_sge,
 		   ULONG initiator_sge, ULONG inline_size, NDK_FN_CREATE_COMPLETION completion,
 		   PVOID context, NDK_QP **ppqp)
 {
-	struct object *domain = object_of(&pd->Header);
-	const struct shm_limits *limits = &domain->adapter->session->limits;
-	struct shm_request message = { .op = SHM_OP_CREATE_QP };
-	struct object *object;
-	struct qp *qp;
+	struct object *const needs[OBJECT_NEEDS] = {
+		[QP_NEEDS_PD] = object_of(&pd->Header),
+		[QP_NEEDS_RECEIVE_CQ] = object_of(&receive_cq->Header),
+		[QP_NEEDS_INITIATOR_CQ] = object_of(&initiator_cq->Header),
+	};
+	struct shm_create_qp want = { .qp_context = (uintptr_t)qp_context,
+				      .receive_depth = receive_depth,
+				      .initiator_depth = initiator_depth,
+				      .receive_sge = receive_sge,
+				      .initiator_sge = initiator_sge,
+				      .inline_size = inline_size,
+				      .type = SHM_QP_RC };
 
-	message.create_qp =
-		(struct shm_create_qp){ .pd = domain->handle,
-					.receive_cq = object_of(&receive_cq->Header)->handle,
-					.initiator_cq = object_of(&initiator_cq->Header)->handle,
-					.qp_context = (uintptr_t)qp_context,
-					.receive_depth = receive_depth,
-					.initiator_depth = initiator_depth,
-					.receive_sge = receive_sge,
-					.initiator_sge = initiator_sge,
-					.inline_size = inline_size,
-					.type = SHM_QP_RC };
-	if (!within_limits(limits, &message.create_qp))
-		return STATUS_INVALID_PARAMETER;
-	object = object_allocate(domain->adapter, sizeof(struct qp), NdkObjectTypeQp, &qp_dispatch,
-				 qp_destroy);
-	if (!object)
-		return STATUS_INSUFFICIENT_RESOURCES;
-	object->needs[QP_NEEDS_PD] = domain;
-	object->needs[QP_NEEDS_RECEIVE_CQ] = object_of(&receive_cq->Header);
-	object->needs[QP_NEEDS_INITIATOR_CQ] = object_of(&initiator_cq->Header);
-	qp = container_of(object, struct qp, object);
-	qp->inline_size = inline_size;
-	qp->max_transfer = limits->max_transfer_length;
-	qp->send.max_sge = initiator_sge;
-	qp->receive.max_sge = receive_sge;
-	qp->flush.kind = REQUEST_SILENT;
-	qp->flush.embedded = true;
-	qp->flush.object = object;
-	qp->flush.fd = -1;
-	return object_create(object, &message, qp_created, completion, context);
+	return create(needs, &want, completion, context);
+}
+
+NTSTATUS qp_create_with_srq(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq, NDK_SRQ *srq,
+			    PVOID qp_context, ULONG initiator_depth, ULONG initiator_sge,
+			    ULONG inline_size, NDK_FN_CREATE_COMPLETION completion, PVOID context,
+			    NDK_QP **ppqp)
+{
+	struct object *const needs[OBJECT_NEEDS] = {
+		[QP_NEEDS_PD] = object_of(&pd->Header),
+		[QP_NEEDS_RECEIVE_CQ] = object_of(&receive_cq->Header),
+		[QP_NEEDS_INITIATOR_CQ] = object_of(&initiator_cq->Header),
+		[QP_NEEDS_SRQ] = object_of(&srq->Header),
+	};
+	struct shm_create_qp want = { .qp_context = (uintptr_t)qp_context,
+				      .initiator_depth = initiator_depth,
+				      .initiator_sge = initiator_sge,
+				      .inline_size = inline_size,
+				      .type = SHM_QP_RC };
+
+	return create(needs, &want, completion, context);
 }
 
 /* --- flush ---------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queue pairs and completion queues: their records, and the steps that all posts share. */
+/* Queue pairs, shared receive queues, completion queues: records, and what all posts share. */
 #ifndef NDK_QUEUE_H
 #define NDK_QUEUE_H
 
@@ -27,7 +27,7 @@ struct cq {
 	uint32_t seen[SHM_MAX_WORKERS]; /* tails when the last callback began */
 };
 
-enum qp_needs { QP_NEEDS_PD, QP_NEEDS_RECEIVE_CQ, QP_NEEDS_INITIATOR_CQ };
+enum qp_needs { QP_NEEDS_PD, QP_NEEDS_RECEIVE_CQ, QP_NEEDS_INITIATOR_CQ, QP_NEEDS_SRQ };
 
 enum qp_link {
 	QP_UNCONNECTED = 0,
@@ -35,16 +35,17 @@ enum qp_link {
 	QP_CONNECTED,
 };
 
-/* One of the two rings, as the library needs it. */
+/* A ring of work requests, as the library needs it. */
 struct work_ring {
 	struct shm_queue *queue;
 	uint8_t *slots;
 	uint32_t mask;
 	uint32_t stride;
-	uint32_t depth;
+	uint32_t depth; /* of an SRQ: may change at any time */
 	uint32_t max_sge;
-	uint32_t tail; /* entries written */
-	uint32_t rung; /* entries that the worker was told of */
+	uint32_t max_transfer; /* bytes of one request */
+	uint32_t tail;         /* entries written */
+	uint32_t rung;         /* entries that the worker was told of */
 };
 
 struct qp {
@@ -58,7 +59,6 @@ struct qp {
 	struct shm_worker_area *area;
 	int worker_fd;
 	uint32_t doorbell;
-	uint32_t max_transfer;
 	uint32_t inline_size;
 	uint32_t link; /* enum qp_link; written with adapter.lock held */
 	struct qp *next_accepting;
@@ -66,6 +66,20 @@ struct qp {
 	alignas(SHM_CACHE_LINE) struct spin send_lock;
 	struct work_ring send;
 	alignas(SHM_CACHE_LINE) struct spin receive_lock;
+	struct work_ring receive;
+};
+
+struct srq {
+	NDK_SRQ ndk;
+	struct object object;
+	struct shm_srq *memory;
+	uint64_t size;
+	NDK_FN_SRQ_NOTIFICATION_CALLBACK notification;
+	void *notification_context;
+	struct call notify_call;
+	uint32_t left; /* entries, when the limit was reached */
+
+	alignas(SHM_CACHE_LINE) struct spin lock;
 	struct work_ring receive;
 };
 
@@ -89,6 +103,16 @@ void *send_slot(struct qp *qp);
 /* Rings, unless deferred; a failure rings for what was deferred before it. */
 void send_end(struct qp *qp, NTSTATUS status, uint32_t flags);
 
+/*
+ * A ring of a mapped segment; the entries and payloads to be written must lie within it, or the
+ * library would write beside it. max_sge is set before.
+ */
+bool ring_open(struct work_ring *ring, struct shm_queue *queue, void *segment, uint64_t size,
+	       uint32_t entry, uint32_t payload);
+/* Writes a receive, its lock held; the caller makes it visible. */
+NTSTATUS receive_write(struct adapter *adapter, struct work_ring *ring, PVOID context,
+		       const NDK_SGE *sgl, ULONG nsge);
+
 void qp_set_link(struct qp *qp, enum qp_link link);
 /* A message arrived on a queue pair whose accept has not completed: it is connected. */
 void qp_arrived(struct adapter *adapter, uint32_t number);
@@ -97,6 +121,16 @@ NTSTATUS qp_create(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq, PVOID q
 		   ULONG receive_depth, ULONG initiator_depth, ULONG receive_sge,
 		   ULONG initiator_sge, ULONG inline_size, NDK_FN_CREATE_COMPLETION completion,
 		   PVOID context, NDK_QP **ppqp);
+NTSTATUS qp_create_with_srq(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq, NDK_SRQ *srq,
+			    PVOID qp_context, ULONG initiator_depth, ULONG initiator_sge,
+			    ULONG inline_size, NDK_FN_CREATE_COMPLETION completion, PVOID context,
+			    NDK_QP **ppqp);
+NTSTATUS srq_create(NDK_PD *pd, ULONG depth, ULONG sge, ULONG threshold,
+		    NDK_FN_SRQ_NOTIFICATION_CALLBACK notification, PVOID notification_context,
+		    GROUP_AFFINITY *affinity, NDK_FN_CREATE_COMPLETION completion, PVOID context,
+		    NDK_SRQ **ppsrq);
+/* adapter.lock is held: fewer entries than the threshold are left. */
+void srq_limit_reached(struct adapter *adapter, const struct shm_async *async);
 NTSTATUS cq_create(NDK_ADAPTER *ndk, ULONG depth, NDK_FN_CQ_NOTIFICATION_CALLBACK notification,
 		   PVOID notification_context, GROUP_AFFINITY *affinity,
 		   NDK_FN_CREATE_COMPLETION completion, PVOID context, NDK_CQ **ppcq);

@@ -231,8 +231,8 @@ const NDK_PD_DISPATCH pd_dispatch = {
 	.NdkQueryExtension = query_extension,
 	.NdkCreateMr = mr_create,
 	.NdkCreateMw = mw_create,
-	.NdkCreateSrq = unsupported_create_srq,
+	.NdkCreateSrq = srq_create,
 	.NdkCreateQp = qp_create,
-	.NdkCreateQpWithSrq = unsupported_create_qp_with_srq,
+	.NdkCreateQpWithSrq = qp_create_with_srq,
 	.NdkGetPrivilegedMemoryRegionToken = pd_privileged_token,
 };

@@ -20,23 +20,6 @@ void unsupported_release_lam(NDK_ADAPTER *adapter, NDK_LOGICAL_ADDRESS_MAPPING *
 {
 }
 
-/* MaxSrqDepth is 0, which says the same. */
-NTSTATUS unsupported_create_srq(NDK_PD *pd, ULONG depth, ULONG sge, ULONG threshold,
-				NDK_FN_SRQ_NOTIFICATION_CALLBACK notification, PVOID notify_context,
-				GROUP_AFFINITY *affinity, NDK_FN_CREATE_COMPLETION completion,
-				PVOID context, NDK_SRQ **srq)
-{
-	return STATUS_NOT_SUPPORTED;
-}
-
-NTSTATUS unsupported_create_qp_with_srq(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq,
-					NDK_SRQ *srq, PVOID qp_context, ULONG depth, ULONG sge,
-					ULONG inline_size, NDK_FN_CREATE_COMPLETION completion,
-					PVOID context, NDK_QP **qp)
-{
-	return STATUS_NOT_SUPPORTED;
-}
-
 NTSTATUS unsupported_connect_shared(NDK_CONNECTOR *connector, NDK_QP *qp,
 				    NDK_SHARED_ENDPOINT *endpoint, const PSOCKADDR destination,
 				    ULONG length, ULONG inbound, ULONG outbound,

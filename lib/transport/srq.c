@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared receive queues: records, taking in order of arrival, the limit event. */
+#include <errno.h>
 #include <string.h>
 
 #include "transport/private.h"
@@ -69,6 +70,22 @@ void srq_set_memory(struct transport_shared *shared, uint32_t srq, struct shm_sr
 uint32_t srq_home(const struct transport_shared *shared, uint32_t srq)
 {
 	return shared->srqs[srq].home;
+}
+
+/* No worker reads the depth: it binds the client, and a worker only minds the ring's size. */
+int srq_set_depth(struct transport_shared *shared, uint32_t index, uint32_t depth)
+{
+	struct shm_srq *memory = shared->srq_local[index].memory;
+	struct srq *srq = &shared->srqs[index];
+	uint32_t taken = __atomic_load_n(&srq->receive.taken, __ATOMIC_RELAXED);
+
+	if (depth == 0 || depth > srq->receive.slots)
+		return -ENOBUFS;
+	if (shm_load_acquire(&memory->receive.tail) - taken > depth)
+		return -EBUSY;
+	srq->receive.depth = depth;
+	shm_store_release(&memory->receive.depth, depth);
+	return 0;
 }
 
 void srq_destroy(struct transport_shared *shared, uint32_t srq)

@@ -140,6 +140,11 @@ uint32_t srq_home(const struct transport_shared *shared, uint32_t srq);
  * is armed. 0 disarms. Control thread.
  */
 bool srq_set_limit(struct transport_shared *shared, uint32_t srq, uint32_t limit);
+/*
+ * How many entries the client may have posted from now on. -ENOBUFS: more than its ring holds;
+ * -EBUSY: more are posted already. Nothing has changed then. Control thread.
+ */
+int srq_set_depth(struct transport_shared *shared, uint32_t srq, uint32_t depth);
 /* After its last queue pair was destroyed. */
 void srq_destroy(struct transport_shared *shared, uint32_t srq);
 

@@ -88,6 +88,7 @@ static void fill_session(struct fake *fake)
 					       .max_outbound_read_limit = 8,
 					       .max_receive_depth = 1024,
 					       .max_initiator_depth = 1024,
+					       .max_srq_depth = 256,
 					       .max_cq_depth = 4096,
 					       .max_caller_data = 56,
 					       .max_callee_data = 148,
@@ -259,6 +260,26 @@ static void create_qp(struct fake *fake, const struct shm_request *request,
 	fake->qp[fake->qps++] = qp;
 }
 
+static void create_srq(struct fake *fake, const struct shm_request *request,
+		       struct shm_created *created)
+{
+	uint32_t slots = power_of_two(request->create_srq.depth);
+	uint64_t size = sizeof(struct shm_srq) + (uint64_t)slots * QP_SLOT;
+	struct shm_srq *srq;
+	int fd;
+
+	cr_assert_lt(fake->srqs, FAKE_OBJECTS);
+	srq = new_segment(size, &fd);
+	srq->magic = SHM_MAGIC_SRQ;
+	srq->layout_version = SHM_LAYOUT_VERSION;
+	fill_queue(&srq->receive, request->create_srq.depth, sizeof(*srq));
+	if (fake->srq_slots)
+		srq->receive.slots = fake->srq_slots;
+	send_segment(fake, request, fd, size);
+	created->segment_size = size;
+	fake->srq[fake->srqs++] = srq;
+}
+
 static void fill_reply(struct fake *fake, const struct shm_request *request,
 		       struct shm_reply *reply)
 {
@@ -275,6 +296,10 @@ static void fill_reply(struct fake *fake, const struct shm_request *request,
 	case SHM_OP_CREATE_QP:
 		reply->created.handle = ++fake->last_handle;
 		create_qp(fake, request, &reply->created);
+		break;
+	case SHM_OP_CREATE_SRQ:
+		reply->created.handle = ++fake->last_handle;
+		create_srq(fake, request, &reply->created);
 		break;
 	case SHM_OP_REGISTER_MR:
 		reply->registered.local_token = 0x51;
@@ -433,6 +458,17 @@ bool fake_rung(struct fake *fake, uint32_t worker, uint32_t number)
 void fake_take_sends(struct shm_qp *qp)
 {
 	shm_store_release(&qp->send.done, shm_load_acquire(&qp->send.tail));
+}
+
+uint64_t fake_take_receive(struct shm_srq *srq)
+{
+	const struct shm_queue *queue = &srq->receive;
+	const struct shm_rqe *rqe =
+		shm_queue_slot(srq, queue->offset, queue->stride, queue->slots, queue->done);
+
+	cr_assert_neq(shm_load_acquire(&queue->tail), queue->done, "nothing is posted");
+	shm_store_release(&srq->receive.done, queue->done + 1);
+	return rqe->request_context;
 }
 
 const struct shm_sqe *fake_sqe(struct shm_qp *qp, uint32_t index)

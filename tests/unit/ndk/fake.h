@@ -50,6 +50,9 @@ struct fake {
 	unsigned int cqs;
 	struct shm_qp *qp[FAKE_OBJECTS];
 	unsigned int qps;
+	struct shm_srq *srq[FAKE_OBJECTS];
+	unsigned int srqs;
+	uint32_t srq_slots;    /* not 0: what the next SRQ's segment claims to hold */
 	unsigned int segments; /* memfds that the client passed */
 };
 
@@ -76,6 +79,8 @@ void fake_complete(struct fake *fake, unsigned int cq, uint32_t ring, const stru
 bool fake_rung(struct fake *fake, uint32_t worker, uint32_t number);
 /* The worker is done with all entries that it was told of. */
 void fake_take_sends(struct shm_qp *qp);
+/* Another entry of this SRQ is taken: its request context. */
+uint64_t fake_take_receive(struct shm_srq *srq);
 const struct shm_sqe *fake_sqe(struct shm_qp *qp, uint32_t index);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Receives shared by queue pairs: order of arrival, starvation, the limit, ends of its users. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,4 +196,17 @@ Test(srq, queue_pairs_of_another_session_or_worker_are_refused)
 	config.session = RIG_SESSION;
 	config.srq = srq + 1;
 	cr_assert_eq(qp_create(rig.b.shared, &config), 0);
+}
+
+/* NdkModifySrq: within the ring, and never below what is queued (ND: ND_BUFFER_OVERFLOW). */
+Test(srq, depth_changes_within_the_ring_and_above_what_is_posted)
+{
+	post_many(4);
+	cr_expect_eq(srq_set_depth(rig.b.shared, srq, 3), -EBUSY);
+	cr_expect_eq(srq_set_depth(rig.b.shared, srq, DEPTH + 1), -ENOBUFS);
+	cr_expect_eq(srq_set_depth(rig.b.shared, srq, 0), -ENOBUFS);
+	cr_expect_eq(memory->receive.depth, DEPTH);
+	cr_expect_eq(srq_set_depth(rig.b.shared, srq, 4), 0);
+	cr_expect_eq(memory->receive.depth, 4);
+	cr_expect_eq(srq_set_depth(rig.b.shared, srq, DEPTH), 0);
 }
