@@ -188,7 +188,9 @@ unsigned int worker_turn(struct sim_worker *worker)
 		return 1;
 	}
 	host->in_turn = true;
+	stores_begin(host);
 	done = run_turn(worker);
+	stores_end();
 	host->in_turn = false;
 	return done;
 }

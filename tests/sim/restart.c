@@ -43,8 +43,16 @@ void host_may_die(struct host *host)
 		return;
 	if (host->kill_in > 1)
 		host->kill_in--;
-	else if (!delicate(host))
-		longjmp(host->death, 1);
+	else
+		host_die(host);
+}
+
+void host_die(struct host *host)
+{
+	if (delicate(host))
+		return;
+	stores_end();
+	longjmp(host->death, 1);
 }
 
 static void lose_frames(struct host *host)
@@ -59,21 +67,21 @@ static void lose_frames(struct host *host)
 }
 
 /* All of the process is gone; what lies in memfds stays. */
-static void bury(struct host *host, int *arena)
+static void bury(struct host *dead)
 {
-	*arena = dup(host->arena.fd);
-	NEED(*arena >= 0);
-	for (unsigned int i = 0; i < host->workers; i++)
-		transport_destroy(host->worker[i].transport);
-	transport_shared_destroy(host->shared);
-	memory_destroy(host->memory);
-	arena_destroy(&host->arena);
+	for (unsigned int i = 0; i < dead->workers; i++)
+		transport_destroy(dead->worker[i].transport);
+	transport_shared_destroy(dead->shared);
+	memory_destroy(dead->memory);
+	arena_destroy(&dead->arena);
 }
 
-static void adopt_tables(struct host *host, int arena)
+static void adopt_tables(struct host *host)
 {
+	const int arena = dup(host->arena.fd);
 	struct arena_spec spec[ARENA_TABLES] = { 0 };
 
+	NEED(arena >= 0);
 	memory_arena_spec(&host->memory_sizes, spec);
 	transport_arena_spec(&host->sizes, spec);
 	NEED(arena_adopt(&host->arena, arena, spec) == 0);
@@ -132,21 +140,22 @@ bool host_kill(struct host *host)
 void host_restart(struct host *host)
 {
 	const struct world *world = host->world;
-	int arena;
+	struct host dead = *host;
 
 	sim_log(host->world, "host %u dies%s", host->number,
 		host->in_turn ? " within a call" : " between two calls");
 	host->in_turn = false;
-	host->kill_in = 0;
+	host->kill_in = host->stores_left = 0;
 	lose_frames(host);
-	bury(host, &arena);
-	adopt_tables(host, arena);
+	/* What is still mapped makes all addresses new ones. */
+	adopt_tables(host);
 	show_objects(host);
 	for (unsigned int i = 0; i < host->workers; i++)
 		host_start_worker(&host->worker[i], true);
 	for (uint32_t i = 0; i < world->config.pairs; i++)
 		if (world->pair[i].end[host->number].index)
 			resume_end(&host->world->pair[i].end[host->number]);
+	bury(&dead);
 	host->generation++;
 	host->world->statistics.restarts++;
 }

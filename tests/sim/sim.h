@@ -311,7 +311,8 @@ struct host {
 	struct sim_cq *shared_cq;
 	struct memory_sizes memory_sizes;
 	struct transport_sizes sizes;
-	uint32_t kill_in; /* calls out of the transport until the daemon dies; 0: it lives */
+	uint32_t kill_in;     /* calls out of the transport until the daemon dies; 0: it lives */
+	uint32_t stores_left; /* the same in stores */
 	bool in_turn;
 	jmp_buf death;
 	uint32_t generation; /* changes with each death, and when all is published again */
@@ -384,6 +385,7 @@ struct world {
 	uint32_t life;
 	uint32_t idle_turns;
 	uint64_t next_restart;
+	uint32_t deaths;
 	FILE *log;
 	struct sim_statistics statistics;
 };
@@ -425,10 +427,17 @@ void buffer_return(struct world *world, struct sim_buffer *buffer);
 
 /* Called where the transport calls out: if it is time, the daemon dies here. */
 void host_may_die(struct host *host);
+void host_die(struct host *host);
 /* The daemon is gone, and a new one takes over. */
 void host_restart(struct host *host);
 /* The same between two calls, unless it may not die now: false. */
 bool host_kill(struct host *host);
+
+/* --- stores.c ---------------------------------------------------------------------- */
+
+/* A worker of this host runs, not what it calls: its stores count. */
+void stores_begin(struct host *host);
+void stores_end(void);
 
 /* --- network.c
  * ------------------------------------------------------------------------------------------ */

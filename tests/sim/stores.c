@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Death between any two stores.
+ *
+ * The simulation has its own copy of lib/transport and lib/memory, compiled as for the thread
+ * sanitizer, so that the compiler calls out before each store; but these functions are ours and not
+ * the sanitizer's. They count, and the daemon dies before the store that was drawn. An atomic is
+ * carried out here, as the sanitizer would.
+ *
+ * Not in builds with a sanitizer: there a daemon dies only where it calls out by itself.
+ */
+#include "sim.h"
+
+static struct host *victim; /* whose worker runs */
+
+void stores_begin(struct host *host)
+{
+	victim = host;
+}
+
+void stores_end(void)
+{
+	victim = NULL;
+}
+
+#ifdef SIM_STORES
+
+static void before_store(void)
+{
+	if (victim && victim->stores_left && --victim->stores_left == 0)
+		host_die(victim);
+}
+
+/* Declared here only: the compiler makes the calls. */
+#define PLAIN(name)                      \
+	void __tsan_##name(void *place); \
+	void __tsan_##name(void *place)
+
+#define READ(size)                  \
+	PLAIN(read##size)           \
+	{                           \
+	}                           \
+	PLAIN(unaligned_read##size) \
+	{                           \
+	}
+#define WRITE(size)                  \
+	PLAIN(write##size)           \
+	{                            \
+		before_store();      \
+	}                            \
+	PLAIN(unaligned_write##size) \
+	{                            \
+		before_store();      \
+	}
+
+/* clang-format off */
+READ(1) READ(2) READ(4) READ(8) READ(16)
+WRITE(1) WRITE(2) WRITE(4) WRITE(8) WRITE(16)
+PLAIN(func_entry) {}
+/* clang-format on */
+
+void __tsan_init(void);
+void __tsan_init(void)
+{
+}
+
+void __tsan_func_exit(void);
+void __tsan_func_exit(void)
+{
+}
+
+void __tsan_read_range(void *place, size_t size);
+void __tsan_read_range(void *place, size_t size)
+{
+}
+
+void __tsan_write_range(void *place, size_t size);
+void __tsan_write_range(void *place, size_t size)
+{
+	before_store();
+}
+
+void __tsan_atomic_thread_fence(int order);
+void __tsan_atomic_thread_fence(int order)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+#define CHANGE(bits, name)                                                                       \
+	uint##bits##_t __tsan_atomic##bits##_##name(uint##bits##_t *, uint##bits##_t, int);      \
+	uint##bits##_t __tsan_atomic##bits##_##name(uint##bits##_t *place, uint##bits##_t value, \
+						    int order)                                   \
+	{                                                                                        \
+		before_store();                                                                  \
+		return __atomic_##name(place, value, __ATOMIC_SEQ_CST);                          \
+	}
+
+#define SWAP(bits, name)                                                                          \
+	int __tsan_atomic##bits##_##name(uint##bits##_t *, uint##bits##_t *, uint##bits##_t, int, \
+					 int);                                                    \
+	int __tsan_atomic##bits##_##name(uint##bits##_t *place, uint##bits##_t *expected,         \
+					 uint##bits##_t value, int order, int failed)             \
+	{                                                                                         \
+		before_store();                                                                   \
+		return __atomic_compare_exchange_n(place, expected, value, false,                 \
+						   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);           \
+	}
+
+/* clang's form: gives the value that was there. */
+#define SWAP_VALUE(bits)                                                                         \
+	uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(                               \
+		uint##bits##_t *, uint##bits##_t, uint##bits##_t, int, int);                     \
+	uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(                               \
+		uint##bits##_t *place, uint##bits##_t expected, uint##bits##_t value, int order, \
+		int failed)                                                                      \
+	{                                                                                        \
+		before_store();                                                                  \
+		__atomic_compare_exchange_n(place, &expected, value, false, __ATOMIC_SEQ_CST,    \
+					    __ATOMIC_SEQ_CST);                                   \
+		return expected;                                                                 \
+	}
+
+#define ATOMIC(bits)                                                                               \
+	uint##bits##_t __tsan_atomic##bits##_load(const uint##bits##_t *, int);                    \
+	uint##bits##_t __tsan_atomic##bits##_load(const uint##bits##_t *place, int order)          \
+	{                                                                                          \
+		return __atomic_load_n(place, __ATOMIC_SEQ_CST);                                   \
+	}                                                                                          \
+	void __tsan_atomic##bits##_store(uint##bits##_t *, uint##bits##_t, int);                   \
+	void __tsan_atomic##bits##_store(uint##bits##_t *place, uint##bits##_t value, int order)   \
+	{                                                                                          \
+		before_store();                                                                    \
+		__atomic_store_n(place, value, __ATOMIC_SEQ_CST);                                  \
+	}                                                                                          \
+	uint##bits##_t __tsan_atomic##bits##_exchange(uint##bits##_t *, uint##bits##_t, int);      \
+	uint##bits##_t __tsan_atomic##bits##_exchange(uint##bits##_t *place, uint##bits##_t value, \
+						      int order)                                   \
+	{                                                                                          \
+		before_store();                                                                    \
+		return __atomic_exchange_n(place, value, __ATOMIC_SEQ_CST);                        \
+	}                                                                                          \
+	CHANGE(bits, fetch_add)                                                                    \
+	CHANGE(bits, fetch_sub)                                                                    \
+	CHANGE(bits, fetch_and)                                                                    \
+	CHANGE(bits, fetch_or)                                                                     \
+	CHANGE(bits, fetch_xor)                                                                    \
+	SWAP(bits, compare_exchange_strong)                                                        \
+	SWAP(bits, compare_exchange_weak)                                                          \
+	SWAP_VALUE(bits)
+
+ATOMIC(8)
+ATOMIC(16)
+ATOMIC(32)
+ATOMIC(64)
+
+#endif
