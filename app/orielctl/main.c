@@ -17,7 +17,11 @@ static const char usage[] =
 	"Usage: orielctl [--socket PATH] [--json] COMMAND\n\n"
 	"  status     the daemon, its ports, sessions, and what was refused and why\n"
 	"  list       the queue pairs\n"
-	"  stats      every counter of every worker\n\n"
+	"  stats      every counter of every worker and port\n"
+	"  fault [PORT [receive|transmit] KEY=VALUE ... | off]\n"
+	"             shows the faults that ports make by themselves, for tests; or sets them:\n"
+	"             loss, duplicate, reorder, corrupt, delay (1%, 0.05%), delay-us, seed;\n"
+	"             what is not said is off; without a direction both are set\n\n"
 	"  -s, --socket PATH  the daemon's socket (default $ORIEL_SOCKET, else "
 	"/run/oriel/ndk.sock)\n"
 	"      --json         what the daemon said, as it said it\n"
@@ -28,6 +32,7 @@ struct options {
 	const char *socket;
 	bool json;
 	const char *command;
+	char **words; /* behind it, NULL-terminated */
 };
 
 /* --- talking to the daemon ---------------------------------------------------------------- */
@@ -223,6 +228,109 @@ static void show_workers(const json_t *workers)
 	}
 }
 
+static void show_port_counters(const json_t *ports)
+{
+	const char *key, *name;
+	json_t *port, *value;
+
+	json_object_foreach((json_t *)ports, key, port)
+	{
+		printf("\nport %s\n", text(port, "name"));
+		json_object_foreach(port, name, value) if (json_is_integer(value))
+			printf("  %-28s %lld\n", name, (long long)json_integer_value(value));
+	}
+}
+
+/* --- faults -------------------------------------------------------------------------------- */
+
+static unsigned long long fault_number(const json_t *port, const char *direction, const char *key)
+{
+	char name[48];
+
+	snprintf(name, sizeof(name), "%s_%s", direction, key);
+	return number(port, name);
+}
+
+static void show_fault(const json_t *port, const char *direction)
+{
+	static const char *const kinds[][2] = { { "loss", "lost" },
+						{ "duplicate", "duplicated" },
+						{ "reorder", "reordered" },
+						{ "corrupt", "corrupted" },
+						{ "delay", "delayed" } };
+	bool any = false;
+
+	printf("%-12s %-9s", text(port, "name"), direction);
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
+		unsigned long long ppm = fault_number(port, direction, kinds[k][0]);
+		unsigned long long count = fault_number(port, direction, kinds[k][1]);
+
+		if (!ppm && !count)
+			continue;
+		printf("  %s %llu.%04llu%% (%llu)", kinds[k][0], ppm / 10000, ppm % 10000, count);
+		any = true;
+	}
+	if (any)
+		printf("  delay %llu us, seed %llu, held %llu\n",
+		       fault_number(port, direction, "delay_us"),
+		       fault_number(port, direction, "seed"),
+		       fault_number(port, direction, "held"));
+	else
+		printf("  none\n");
+}
+
+static void show_faults(const json_t *ports)
+{
+	const char *key;
+	json_t *port;
+
+	json_object_foreach((json_t *)ports, key, port)
+	{
+		show_fault(port, "receive");
+		show_fault(port, "transmit");
+	}
+}
+
+/* "/oriel/fault,PORT KEY=VALUE ..." from the words of the command line. */
+static bool join(char *command, size_t room, char *const *words)
+{
+	size_t used = (size_t)snprintf(command, room, "/oriel/fault");
+
+	for (size_t i = 0; words[i] && used < room; i++)
+		used += (size_t)snprintf(command + used, room - used, "%c%s", i ? ' ' : ',',
+					 words[i]);
+	return used < room;
+}
+
+static int run_fault(const struct options *options)
+{
+	int fd = connect_daemon(options->socket);
+	int status = EXIT_FAILURE;
+	char command[512];
+	json_t *answer = NULL;
+	const char *error;
+
+	if (fd < 0)
+		return EXIT_FAILURE;
+	if (join(command, sizeof(command), options->words))
+		answer = ask(fd, command);
+	else
+		fprintf(stderr, "orielctl: fault: too many words\n");
+	error = json_string_value(json_object_get(answer, "error"));
+	if (error)
+		fprintf(stderr, "orielctl: fault: %s\n", error);
+	if (answer && !error) {
+		if (options->json)
+			json_dumpf(answer, stdout, JSON_INDENT(2));
+		else
+			show_faults(answer);
+		status = EXIT_SUCCESS;
+	}
+	json_decref(answer);
+	close(fd);
+	return status;
+}
+
 /* --- commands -----------------------------------------------------------------------------------
  */
 
@@ -245,6 +353,7 @@ static const struct part status_parts[] = {
 };
 static const struct part list_parts[] = { { "/oriel/qps", show_qps }, { NULL, NULL } };
 static const struct part stats_parts[] = { { "/oriel/workers", show_workers },
+					   { "/oriel/ports", show_port_counters },
 					   { "/oriel/verdicts", show_verdicts },
 					   { NULL, NULL } };
 
@@ -301,10 +410,11 @@ static bool parse_options(int argc, char **argv, struct options *options)
 		default: return false;
 		}
 	}
-	if (optind != argc - 1)
+	if (optind >= argc)
 		return false;
 	options->command = argv[optind];
-	return true;
+	options->words = argv + optind + 1;
+	return optind == argc - 1 || !strcmp(options->command, "fault");
 }
 
 int main(int argc, char **argv)
@@ -321,6 +431,8 @@ int main(int argc, char **argv)
 		return show(&options, list_parts);
 	if (!strcmp(options.command, "stats"))
 		return show(&options, stats_parts);
+	if (!strcmp(options.command, "fault"))
+		return run_fault(&options);
 	fprintf(stderr, "orielctl: unknown command '%s'\n", options.command);
 	fputs(usage, stderr);
 	return 2;

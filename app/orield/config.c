@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/ini.h"
+#include "orield/fault.h"
 
 struct parse {
 	struct config *config;
@@ -16,6 +17,8 @@ struct parse {
 	struct net_port_config *port; /* the section that is being read */
 	uint64_t seen_daemon;         /* keys, by place in the table */
 	uint64_t seen_port[NET_MAX_PORTS];
+	uint64_t seen_fault[NET_MAX_PORTS];
+	unsigned int fault_line[NET_MAX_PORTS];
 	bool has_v4[NET_MAX_PORTS], has_v6[NET_MAX_PORTS];
 };
 
@@ -302,13 +305,50 @@ static const struct key port_keys[] = {
 	{ "mtu", set_mtu },       { "gateway", set_gateway }, { NULL, NULL },
 };
 
+/* --- [fault NAME] ---------------------------------------------------------------------------- */
+
+/* "receive-loss": direction and what struct net_fault has; the seed is that of both. */
+static void set_fault(struct parse *parse, const struct ini_entry *entry)
+{
+	struct net_fault *fault = parse->port->fault;
+	const char *expected;
+
+	if (!strncmp(entry->key, "receive-", 8)) {
+		expected = fault_set(&fault[NET_RECEIVE], entry->key + 8, entry->value);
+	} else if (!strncmp(entry->key, "transmit-", 9)) {
+		expected = fault_set(&fault[NET_TRANSMIT], entry->key + 9, entry->value);
+	} else {
+		expected = fault_set(&fault[NET_RECEIVE], entry->key, entry->value);
+		fault[NET_TRANSMIT].seed = fault[NET_RECEIVE].seed;
+	}
+	if (expected)
+		ini_refuse(entry, "%s", expected);
+}
+
+static const struct key fault_keys[] = {
+	{ "receive-loss", set_fault },
+	{ "receive-duplicate", set_fault },
+	{ "receive-reorder", set_fault },
+	{ "receive-corrupt", set_fault },
+	{ "receive-delay", set_fault },
+	{ "receive-delay-us", set_fault },
+	{ "transmit-loss", set_fault },
+	{ "transmit-duplicate", set_fault },
+	{ "transmit-reorder", set_fault },
+	{ "transmit-corrupt", set_fault },
+	{ "transmit-delay", set_fault },
+	{ "transmit-delay-us", set_fault },
+	{ "seed", set_fault },
+	{ NULL, NULL },
+};
+
 /* --- sections and keys ---------------------------------------------------------------------------
  */
 
 static void run_key(struct parse *parse, const struct ini_entry *entry, const struct key *keys,
 		    uint64_t *seen)
 {
-	char known[256];
+	char known[384];
 	size_t used = 0;
 
 	for (unsigned int i = 0; keys[i].name; i++) {
@@ -327,11 +367,11 @@ static void run_key(struct parse *parse, const struct ini_entry *entry, const st
 	ini_refuse(entry, "one of the keys %s", known);
 }
 
-/* The port of "[port NAME]": a known one or a new one; NULL after a refusal. */
+/* The port of "[port NAME]" or "[fault NAME]": a known or a new one; NULL after a refusal. */
 static struct net_port_config *find_port(struct parse *parse, const struct ini_entry *entry)
 {
 	struct net_config *net = &parse->config->net;
-	const char *name = entry->section + 5;
+	const char *name = strchr(entry->section, ' ');
 	struct net_port_config *port;
 
 	while (*name == ' ')
@@ -340,7 +380,7 @@ static struct net_port_config *find_port(struct parse *parse, const struct ini_e
 		if (!strcmp(net->port[p].name, name))
 			return &net->port[p];
 	if (!*name || strlen(name) >= sizeof(port->name)) {
-		ini_refuse(entry, "a section [port NAME] with a name of 1 to 31 characters");
+		ini_refuse(entry, "a name of 1 to 31 characters in the section's [... NAME]");
 		return NULL;
 	}
 	if (net->ports == NET_MAX_PORTS) {
@@ -350,6 +390,8 @@ static struct net_port_config *find_port(struct parse *parse, const struct ini_e
 	port = &net->port[net->ports++];
 	snprintf(port->name, sizeof(port->name), "%s", name);
 	port->mtu = 1500;
+	fault_default(&port->fault[NET_RECEIVE]);
+	fault_default(&port->fault[NET_TRANSMIT]);
 	return port;
 }
 
@@ -363,9 +405,34 @@ static void on_entry(void *context, const struct ini_entry *entry)
 		parse->port = find_port(parse, entry);
 		if (parse->port)
 			run_key(parse, entry, port_keys, &parse->seen_port[port_number(parse)]);
+	} else if (!strncmp(entry->section, "fault ", 6)) {
+		parse->port = find_port(parse, entry);
+		if (!parse->port)
+			return;
+		parse->fault_line[port_number(parse)] = entry->reader->line;
+		run_key(parse, entry, fault_keys, &parse->seen_fault[port_number(parse)]);
 	} else {
-		ini_refuse(entry, "a section [daemon] or [port NAME]");
+		ini_refuse(entry, "a section [daemon], [port NAME] or [fault NAME]");
 	}
+}
+
+/* False when the port is there only because of its faults. */
+static bool check_faults(struct parse *parse, unsigned int number)
+{
+	const struct net_port_config *port = &parse->config->net.port[number];
+	unsigned int line = parse->fault_line[number];
+
+	if (line && !parse->seen_port[number]) {
+		ini_complain(&parse->reader, port->name, line, "there is no section [port %s]",
+			     port->name);
+		return false;
+	}
+	for (enum net_direction d = NET_RECEIVE; d <= NET_TRANSMIT; d++)
+		if (!fault_fits(&port->fault[d]))
+			ini_complain(&parse->reader, port->name, line,
+				     "the %s faults are more than 100%% together",
+				     d == NET_RECEIVE ? "receive" : "transmit");
+	return true;
 }
 
 static void check_whole(struct parse *parse)
@@ -379,6 +446,8 @@ static void check_whole(struct parse *parse)
 	for (uint32_t p = 0; p < net->ports; p++) {
 		struct net_port_config *port = &net->port[p];
 
+		if (!check_faults(parse, p))
+			continue;
 		if (!port->device[0])
 			ini_complain(reader, port->name, 0,
 				     "expected device = a PCI address or a vdev, as "

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/ini.h"
+#include "orield/fault.h"
 
 /* A reply holds 16 KiB at the most: so many queue pairs, and the rest by another request. */
 #define MOST_QPS 48u
@@ -82,6 +83,27 @@ static int on_status(const char *command, const char *parameters, struct rte_tel
 	return 0;
 }
 
+/* What was done to frames on purpose, so that the sum of fates comes out even. */
+static void add_faults(struct rte_tel_data *data, const char *direction,
+		       const struct net_fault_counts *counts)
+{
+	const struct {
+		const char *name;
+		uint64_t count;
+	} values[] = {
+		{ "lost", counts->lost },           { "duplicated", counts->duplicated },
+		{ "reordered", counts->reordered }, { "corrupted", counts->corrupted },
+		{ "delayed", counts->delayed },     { "held", counts->held },
+	};
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		char key[32];
+
+		snprintf(key, sizeof(key), "fault_%s_%s", direction, values[i].name);
+		rte_tel_data_add_dict_u64(data, key, values[i].count);
+	}
+}
+
 static struct rte_tel_data *port_data(unsigned int port)
 {
 	struct rte_tel_data *data = rte_tel_data_alloc();
@@ -119,7 +141,10 @@ static struct rte_tel_data *port_data(unsigned int port)
 	rte_tel_data_add_dict_u64(data, "arp_answered", status.arp_answered);
 	rte_tel_data_add_dict_u64(data, "nd_answered", status.nd_answered);
 	rte_tel_data_add_dict_u64(data, "icmp_answered", status.icmp_answered);
+	rte_tel_data_add_dict_u64(data, "slow_refused", status.slow_refused);
 	rte_tel_data_add_dict_u64(data, "tx_dropped", status.tx_dropped);
+	add_faults(data, "rx", &status.fault[NET_RECEIVE]);
+	add_faults(data, "tx", &status.fault[NET_TRANSMIT]);
 	return data;
 }
 
@@ -232,7 +257,7 @@ static int on_qps(const char *command, const char *parameters, struct rte_tel_da
 	return 0;
 }
 
-void telemetry_start(const struct control *control, const struct net *net,
+void telemetry_start(const struct control *control, struct net *net,
 		     const struct transport_shared *shared, const char *socket_path)
 {
 	char target[256];
@@ -248,6 +273,7 @@ void telemetry_start(const struct control *control, const struct net *net,
 	rte_telemetry_register_cmd("/oriel/sessions", on_sessions, "Local programs");
 	rte_telemetry_register_cmd("/oriel/qps", on_qps,
 				   "Queue pairs; parameter: index to begin with");
+	fault_command_start(net);
 	snprintf(target, sizeof(target), "%s/dpdk_telemetry.v2", rte_eal_get_runtime_dir());
 	snprintf(telemetry.link, sizeof(telemetry.link), "%s.telemetry", socket_path);
 	unlink(telemetry.link);

@@ -7,10 +7,11 @@
 #include "net/net.h"
 
 /*
- * Registers /oriel/status, /oriel/ports, /oriel/workers, /oriel/verdicts, /oriel/sessions
- * and /oriel/qps, and links SOCKET.telemetry to the telemetry socket so that tools find it.
+ * Registers /oriel/status, /oriel/ports, /oriel/workers, /oriel/verdicts, /oriel/sessions,
+ * /oriel/qps and /oriel/fault, and links SOCKET.telemetry to the telemetry socket so that tools
+ * find it.
  */
-void telemetry_start(const struct control *control, const struct net *net,
+void telemetry_start(const struct control *control, struct net *net,
 		     const struct transport_shared *shared, const char *socket_path);
 void telemetry_stop(void);
 

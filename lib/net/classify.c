@@ -199,7 +199,8 @@ unsigned int classify_port(struct worker *worker, uint32_t port, uint64_t now)
 
 	received =
 		rte_eth_rx_burst(worker->net->port[port].id, (uint16_t)worker->index, mbuf, BURST);
-	/* Injected faults of frames that arrive belong here. */
+	if (unlikely(fault_is_set(&worker->net->port[port].fault[NET_RECEIVE])))
+		received = fault_run(worker, port, NET_RECEIVE, mbuf, received, BURST, now);
 	count = parse_burst(worker, port, mbuf, view, received);
 	count = verify_burst(worker, mbuf, view, count);
 	deliver_burst(worker, mbuf, view, count, now);

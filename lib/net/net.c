@@ -61,6 +61,17 @@ static int check_config(const struct net_config *config, const char **message)
 	return 0;
 }
 
+static void set_faults(struct net *net, uint32_t port)
+{
+	for (enum net_direction d = NET_RECEIVE; d <= NET_TRANSMIT; d++) {
+		const struct net_fault *fault = &net->config.port[port].fault[d];
+
+		if (fault->loss || fault->duplicate || fault->reorder || fault->corrupt ||
+		    fault->delay)
+			net_set_fault(net, port, d, fault);
+	}
+}
+
 int net_create(struct net **result, const struct net_config *config,
 	       struct transport_shared *shared, struct memory *memory, const struct net_io *io,
 	       const char **message)
@@ -83,6 +94,8 @@ int net_create(struct net **result, const struct net_config *config,
 	net->shared = shared;
 	net->memory = memory;
 	net->io = *io;
+	for (uint32_t p = 0; p < config->ports; p++)
+		set_faults(net, p);
 	net->tick_scale = (uint64_t)(((unsigned __int128)1000000000 << 32) / rte_get_tsc_hz());
 	slowpath_io(net, &neighbour_io);
 	neighbour_create(&net->neighbours, &neighbour_io);
@@ -257,6 +270,8 @@ bool net_port_status(const struct net *net, unsigned int index, struct net_port_
 	for (uint32_t w = 0; w < net->config.workers; w++) {
 		status->handed_over += net->worker[w].handed_over[index];
 		status->tx_dropped += net->worker[w].tx[index].dropped;
+		for (enum net_direction d = NET_RECEIVE; d <= NET_TRANSMIT; d++)
+			fault_add_counts(&net->worker[w], index, d, &status->fault[d]);
 	}
 	return true;
 }

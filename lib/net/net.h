@@ -26,12 +26,24 @@ struct net_address {
 
 /*
  * Faults that a port makes by itself, for tests: of each frame, in parts per million, by a seeded
- * generator per worker and direction. All zero: none, and no cost but one flag per burst.
+ * generator per worker, port and direction. All zero: none, and no cost but one flag per burst.
+ * A frame suffers one of them at the most. A corrupt frame has one bit turned, anywhere in it, and
+ * its ICRC left alone. A delayed one is held for delay_us, a reordered one until up to four
+ * others have passed it, delay_us at the longest; when 256 frames are held, no more are.
  */
 struct net_fault {
 	uint32_t loss, duplicate, reorder, corrupt, delay; /* ppm; their sum at most 1000000 */
 	uint32_t delay_us;                                 /* of `delay` and `reorder` */
 	uint64_t seed;
+};
+
+/*
+ * What came of it. Received frames are what the device gave, less lost and held ones, plus
+ * duplicates: each of those has one verdict. What the device sends is counted in the same way.
+ */
+struct net_fault_counts {
+	uint64_t lost, duplicated, reordered, corrupted, delayed;
+	uint64_t held; /* now */
 };
 
 enum net_direction { NET_RECEIVE = 0, NET_TRANSMIT = 1 };
@@ -176,6 +188,8 @@ const struct net_config *net_get_config(const struct net *net);
 /* New faults of a running port; any one thread at a time. Workers take them at their next turn. */
 void net_set_fault(struct net *net, unsigned int port, enum net_direction direction,
 		   const struct net_fault *fault);
+void net_get_fault(const struct net *net, unsigned int port, enum net_direction direction,
+		   struct net_fault *fault);
 
 /* Link counters of one port, summed over workers; any thread. */
 struct net_port_status {
@@ -189,6 +203,7 @@ struct net_port_status {
 	uint64_t arp_answered, nd_answered, icmp_answered;
 	uint64_t slow_refused; /* ARP, ND, ICMP: malformed, wrong checksum, not for us */
 	uint64_t tx_dropped;   /* no room for a slow-path frame, or the device takes nothing */
+	struct net_fault_counts fault[2]; /* by enum net_direction */
 };
 bool net_port_status(const struct net *net, unsigned int port, struct net_port_status *status);
 

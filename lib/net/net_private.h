@@ -8,6 +8,7 @@
 #include <rte_ring.h>
 
 #include "net/device.h"
+#include "net/fault.h"
 #include "net/link.h"
 #include "net/neighbour.h"
 #include "net/net.h"
@@ -68,6 +69,7 @@ struct net_port {
 	int socket;       /* NUMA node, or SOCKET_ID_ANY */
 	char driver[32];
 	struct rte_mempool *rx_pool;
+	struct fault_setting fault[2]; /* by enum net_direction */
 
 	/* Control's. */
 	bool link_up;
@@ -85,6 +87,7 @@ void port_close(struct net_port *port);
 struct tx_array {
 	struct rte_mbuf *frame[TX_ARRAY];
 	uint32_t count;
+	uint32_t looked_at;   /* so many in front are through with their faults */
 	uint64_t stuck_since; /* ns: the device takes nothing since; 0: it does */
 	uint64_t dropped;     /* frames thrown away because it takes nothing */
 };
@@ -128,7 +131,8 @@ struct worker {
 	struct rte_ring *to_send;                 /* worker 0: frames from control */
 
 	struct tx_array tx[NET_MAX_PORTS];
-	uint32_t lent; /* buffers that the transport got and has not put */
+	struct fault *fault; /* two per port */
+	uint32_t lent;       /* buffers that the transport got and has not put */
 	uint64_t handed_over[NET_MAX_PORTS];
 	uint32_t to_wake; /* bit by worker: was handed a frame in this turn */
 	bool wake_control;

@@ -100,13 +100,25 @@ static void drop_all(struct tx_array *tx)
 	tx->count = 0;
 }
 
+/* Frames that came since the last turn; buffers that are lent find room all the same. */
+static void make_faults(struct worker *worker, uint32_t port, uint64_t now)
+{
+	struct tx_array *tx = &worker->tx[port];
+	uint32_t count = tx->count - tx->looked_at;
+	uint32_t taken = tx->looked_at + worker->lent;
+	uint32_t room = taken < TX_ARRAY ? TX_ARRAY - taken : 0;
+
+	tx->count = tx->looked_at + fault_run(worker, port, NET_TRANSMIT, tx->frame + tx->looked_at,
+					      count, RTE_MAX(room, count), now);
+}
+
 /* What the device did not take stays in front, in order. */
 static unsigned int flush_port(struct worker *worker, uint32_t port, uint64_t now)
 {
 	struct tx_array *tx = &worker->tx[port];
 	uint32_t sent = 0;
 
-	/* Capture and injected faults of frames that leave belong here. */
+	/* Capture of frames that leave belongs here. */
 	while (sent < tx->count) {
 		uint16_t burst = (uint16_t)RTE_MIN(tx->count - sent, DEVICE_BURST);
 		uint16_t taken = rte_eth_tx_burst(worker->net->port[port].id,
@@ -125,6 +137,7 @@ static unsigned int flush_port(struct worker *worker, uint32_t port, uint64_t no
 	} else if (now - tx->stuck_since >= STUCK_FOR_NS) {
 		drop_all(tx);
 	}
+	tx->looked_at = tx->count;
 	return sent;
 }
 
@@ -132,9 +145,12 @@ unsigned int transmit_flush(struct worker *worker, uint64_t now)
 {
 	unsigned int sent = 0;
 
-	for (uint32_t p = 0; p < worker->net->config.ports; p++)
+	for (uint32_t p = 0; p < worker->net->config.ports; p++) {
+		if (unlikely(fault_is_set(&worker->net->port[p].fault[NET_TRANSMIT])))
+			make_faults(worker, p, now);
 		if (worker->tx[p].count)
 			sent += flush_port(worker, p, now);
+	}
 	return sent;
 }
 

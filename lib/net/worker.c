@@ -110,7 +110,8 @@ static void try_to_sleep(struct worker *worker)
 {
 	struct net *net = worker->net;
 	uint64_t now = net_clock(net);
-	uint64_t deadline = transport_next_deadline(worker->transport, now);
+	uint64_t deadline = RTE_MIN(transport_next_deadline(worker->transport, now),
+				    fault_next_deadline(worker));
 	uint64_t ns = worker->sleep_ns ? 2 * worker->sleep_ns : FIRST_SLEEP_NS;
 
 	ns = RTE_MIN(ns, LONGEST_SLEEP_NS);
@@ -159,6 +160,7 @@ int worker_run(void *argument)
 	}
 	/* The last answers (to a DREQ, say) still leave. */
 	transmit_control(worker);
+	fault_drain(worker);
 	transmit_flush(worker, net_clock(net));
 	memory_reader_offline(net->memory, worker->index);
 	return 0;
@@ -228,6 +230,8 @@ int worker_create(struct net *net, unsigned int index)
 	if (worker->client_fd < 0 || worker->wake_fd < 0)
 		return worker->client_fd < 0 ? worker->client_fd : worker->wake_fd;
 	error = create_rings(worker);
+	if (!error)
+		error = fault_create(worker);
 	if (error)
 		return error;
 	error = transport_create(&worker->transport, net->shared, index, &io);
@@ -255,6 +259,7 @@ void worker_destroy(struct worker *worker)
 	if (worker->transport)
 		transport_destroy(worker->transport);
 	transmit_drop(worker);
+	fault_destroy(worker);
 	for (unsigned int from = 0; from < NET_MAX_WORKERS; from++)
 		empty_ring(worker->handed[from]);
 	empty_ring(worker->to_send);

@@ -90,6 +90,56 @@ Test(daemon_config, every_key_reaches_its_place)
 	cr_assert_eq(config.device_line[0], 13);
 }
 
+Test(daemon_config, faults_are_shares_of_their_port)
+{
+	const struct net_fault *fault;
+
+	cr_assert_eq(read_config("[fault a]\nreceive-loss = 1%%\nreceive-delay-us = 20\n"
+				 "transmit-loss = 0.0001%%\ntransmit-corrupt = 12.34%%\nseed = 7\n"
+				 "transmit-delay = 0%%\n"
+				 "[port a]\ndevice = net_null0\nip = 10.0.0.1/24\n"),
+		     0);
+	fault = config.net.port[0].fault;
+	cr_assert_eq(fault[NET_RECEIVE].loss, 10000);
+	cr_assert_eq(fault[NET_RECEIVE].delay_us, 20);
+	cr_assert_eq(fault[NET_RECEIVE].seed, 7);
+	cr_assert_eq(fault[NET_TRANSMIT].loss, 1);
+	cr_assert_eq(fault[NET_TRANSMIT].corrupt, 123400);
+	cr_assert_eq(fault[NET_TRANSMIT].delay_us, 1000);
+	cr_assert_eq(fault[NET_TRANSMIT].seed, 7);
+}
+
+Test(daemon_config, faults_that_cannot_be_are_refused)
+{
+	static const char *const bad[] = {
+		"receive-loss = 1",
+		"receive-loss = 101%%",
+		"receive-loss = 100.1%%",
+		"receive-loss = 0.00001%%",
+		"receive-loss = .5%%",
+		"receive-loss = -1%%",
+		"receive-loss = 1.%%",
+		"receive-loss = 1e1%%",
+		"loss = 1%%",
+		"receive-delay-us = 1ms",
+		"transmit-delay-us = 10000001",
+		"seed = x",
+		"receive-loss = 60%%\nreceive-delay = 40.0001%%",
+	};
+
+	cr_redirect_stderr();
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char text[256];
+
+		snprintf(text, sizeof(text),
+			 "[port a]\ndevice = net_null0\nip = 10.0.0.1/24\n[fault a]\n%s\n", bad[i]);
+		cr_assert_eq(read_config(text), -EINVAL, "%s", bad[i]);
+	}
+	cr_assert_eq(read_config("[port a]\ndevice = net_null0\nip = 10.0.0.1/24\n"
+				 "[fault b]\nseed = 1\n"),
+		     -EINVAL, "of a port that there is not");
+}
+
 Test(daemon_config, workers_are_lists_and_ranges)
 {
 	if (processor(1) != processor(0) + 1)

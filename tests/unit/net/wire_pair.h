@@ -49,13 +49,15 @@ uint32_t frame_mad(uint8_t *frame, uint32_t qkey, uint8_t first);
 uint64_t verdict_count(uint32_t verdict); /* all workers */
 
 /* Lets the control core run until `condition` holds; fails the test when it never does. */
-#define wait_for(condition)                                                    \
-	do {                                                                   \
-		for (unsigned int i_ = 0; !(condition) && i_ < 100000; i_++) { \
-			net_poll(pair.net, pair.now);                          \
-			usleep(100);                                           \
-		}                                                              \
-		cr_assert(condition, "never: " #condition);                    \
+#define wait_for(condition)                                                               \
+	do {                                                                              \
+		bool holds_ = false;                                                      \
+                                                                                          \
+		for (unsigned int i_ = 0; !(holds_ = (condition)) && i_ < 100000; i_++) { \
+			net_poll(pair.net, pair.now);                                     \
+			usleep(100);                                                      \
+		}                                                                         \
+		cr_assert(holds_, "never: " #condition);                                  \
 	} while (0)
 
 #endif
