@@ -5,6 +5,7 @@
 
 #include <sys/socket.h>
 
+#include "pattern.h"
 #include "peer.h"
 
 struct options {
@@ -35,11 +36,6 @@ bool must_complete(const struct peer *peer, const char *name, const char *what,
 bool must_write_and_read(struct peer *peer, const char *name, const struct window *window);
 
 const char *status_text(const struct peer *peer, int status);
-
-/* Bytes that tell their position, so that data at a wrong place never compares equal. */
-void pattern_fill(uint8_t *at, size_t length, uint64_t seed);
-/* Returns the first offset that differs, or -1. */
-ssize_t pattern_mismatch(const uint8_t *at, size_t length, uint64_t seed);
 
 void check_data(const char *argument);
 void check_atomic(const char *argument);

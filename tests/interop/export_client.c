@@ -233,26 +233,3 @@ bool must_write_and_read(struct peer *peer, const char *name, const struct windo
 			       length);
 	return at < 0;
 }
-
-static uint64_t pattern_word(uint64_t seed, size_t index)
-{
-	uint64_t x = seed * 0x9e3779b97f4a7c15ull + index;
-
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-	return x ^ (x >> 31);
-}
-
-void pattern_fill(uint8_t *at, size_t length, uint64_t seed)
-{
-	for (size_t i = 0; i < length; i++)
-		at[i] = (uint8_t)(pattern_word(seed, i / 8) >> (i % 8 * 8));
-}
-
-ssize_t pattern_mismatch(const uint8_t *at, size_t length, uint64_t seed)
-{
-	for (size_t i = 0; i < length; i++)
-		if (at[i] != (uint8_t)(pattern_word(seed, i / 8) >> (i % 8 * 8)))
-			return (ssize_t)i;
-	return -1;
-}

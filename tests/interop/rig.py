@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""One link with the daemon, the target and the guest on it; what reports say."""
+import json
+import os
+import re
+import socket
+import subprocess
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HARNESS = f"{HERE}/rxe-guest"
+STATE = os.environ.get("ORIEL_GUEST_DIR", "/var/tmp/oriel-interop")
+RUN = f"{STATE}/run"
+GUEST = "peer"
+TAP = "orl-tap0"
+PROGRAMS = {"orield": "app/orield", "oriel-target": "app/oriel-target",
+            "orielctl": "app/orielctl", "connect-out": "tests/interop/connect-out"}
+GUEST_PROGRAMS = ["tests/interop/export-client", "tests/interop/stock-server"]
+PORT, READ_ONLY_PORT = 7471, 7472
+DAEMON_ADDRESS = {4: "10.77.0.1", 6: "fd77::1"}
+GUEST_ADDRESS = {4: "10.77.0.2", 6: "fd77::2"}
+
+STOCK_PORT, RPING_PORT = 7480, 7174
+
+DAEMON_CONFIG = """[daemon]
+workers = 1
+control-core = 0
+socket = {socket}
+idle = adaptive
+hugepages = no
+; the refusals below are more bad tokens than a peer is normally allowed
+bad-token-budget = 0
+
+[port wan0]
+device = {device}
+ip = 10.77.0.1/24, fd77::1/64
+"""
+
+TARGET_CONFIG = """[target]
+socket = {socket}
+
+[export scratch]
+listen = 10.77.0.1:7471, [fd77::1]:7471
+size = 64M
+access = read,write,atomic
+window = connection
+
+[export ro]
+listen = 10.77.0.1:7472, [fd77::1]:7472
+size = 1M
+access = read
+window = connection
+"""
+
+# What orielctl counts and no client may leave behind it.
+OBJECTS = "sessions pds cqs mrs mws qps connectors listeners connections tokens_valid".split()
+
+
+class Failure(Exception):
+    """A test that did not go as it must; the text says what came."""
+
+
+class Report:
+    def __init__(self, only, times):
+        self.only = re.compile(only)
+        self.times = times
+        self.passed = self.failed = 0
+
+    def test(self, name, function, *args):
+        if not self.only.search(name):
+            return
+        begin = time.monotonic()
+        try:
+            function(*args)
+            self.result(name)
+        except Failure as failure:
+            self.result(name, str(failure))
+        if self.times:
+            print(f"#   {time.monotonic() - begin:.1f} s", flush=True)
+
+    def result(self, name, wrong=None):
+        if wrong is None:
+            self.passed += 1
+            print(f"ok {name}", flush=True)
+            return
+        self.failed += 1
+        first, *others = wrong.rstrip().splitlines()
+        print("\n".join([f"FAIL {name}: {first}", *[f"#   {line}" for line in others]]),
+              flush=True)
+
+
+def command(*words, timeout=60):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=timeout)
+    if done.returncode:
+        raise Failure(f"'{' '.join(words)}' ended with {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+# ---- one link with the daemon, the target and the guest on it ----
+
+class Rig:
+    def __init__(self, args, link):
+        self.link = link
+        self.dir = f"{RUN}/{link}"
+        self.socket = f"{self.dir}/ndk.sock"
+        self.vhost = f"{self.dir}/vhost.sock"
+        self.pcap = f"{self.dir}/guest.pcap" if link == "tap" else None
+        self.programs = {name: f"{args.build}/{path}" for name, path in PROGRAMS.items()}
+        self.running = {}
+        self.device = None
+
+    def bring_up(self, report):
+        if self.link == "vhost":
+            self.device, net = f"net_vhost0,iface={self.vhost},client=0", f"vhost:{self.vhost}"
+        else:
+            self.device, net = f"net_af_packet0,iface={TAP}", f"tap:{TAP}"
+            make_tap()
+        self.write("orield", DAEMON_CONFIG.format(socket=self.socket, device=self.device))
+        self.write("oriel-target", TARGET_CONFIG.format(socket=self.socket))
+        self.start("orield")
+        self.wait_for_daemon()
+        self.start("oriel-target")
+        pcap = ["--pcap", self.pcap] if self.pcap else []
+        command(HARNESS, "start", GUEST, "--net", net, "--ip", f"{GUEST_ADDRESS[4]}/24",
+                "--ip6", f"{GUEST_ADDRESS[6]}/64", *pcap, timeout=200)
+        self.client(4, "wait 60")
+        report.result(f"{self.link} set-up")
+
+    def write(self, name, text):
+        with open(f"{self.dir}/{name}.ini", "w") as file:
+            file.write(text)
+
+    def objects(self):
+        said = command(self.programs["orielctl"], "--socket", self.socket, "--json", "status")
+        status = json.loads(said)["status"]
+        return {name: status[name] for name in OBJECTS}
+
+    def start(self, name):
+        with open(f"{self.dir}/{name}.log", "a") as log:
+            self.running[name] = subprocess.Popen(
+                [self.programs[name], "--config", f"{self.dir}/{name}.ini"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def wait_for_daemon(self, seconds=30):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.must_run("orield")
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+                if probe.connect_ex(self.socket) == 0:
+                    return
+            time.sleep(0.1)
+        raise Failure(f"orield did not open {self.socket} within {seconds} s\n{self.log('orield')}")
+
+    def must_run(self, name):
+        status = self.running[name].poll()
+        if status is not None:
+            raise Failure(f"{name} ended with {status}\n{self.log(name)}")
+
+    def kill(self, name):
+        self.running[name].kill()
+        self.running[name].wait()
+
+    def end(self, name, seconds=20):
+        """SIGTERM must end a program in order."""
+        self.must_run(name)
+        self.running[name].terminate()
+        try:
+            status = self.running[name].wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill(name)
+            raise Failure(f"{name} did not end within {seconds} s of SIGTERM") from None
+        if status:
+            raise Failure(f"{name} ended with {status} after SIGTERM\n{self.log(name)}")
+
+    def log(self, name, lines=25):
+        with open(f"{self.dir}/{name}.log", errors="replace") as file:
+            return f"the end of {name}.log:\n" + "".join(file.readlines()[-lines:])
+
+    def guest(self, line, timeout=60):
+        return command(HARNESS, "exec", "--timeout", str(timeout), GUEST, line,
+                       timeout=timeout + 30)
+
+    def client(self, version, words, timeout=180):
+        """Run the client in the guest; in the report, only what went wrong."""
+        self.must_succeed(
+            f"export-client {words}",
+            [HARNESS, "exec", "--timeout", str(timeout), GUEST,
+             f"export-client -a {DAEMON_ADDRESS[version]} -p {PORT} -r {READ_ONLY_PORT} {words}"],
+            timeout + 30)
+
+    def connect_out(self, version, words, port=STOCK_PORT, mtu=1024, timeout=180):
+        """Run our client against a stock server in the guest."""
+        self.must_succeed(
+            f"connect-out {words}",
+            [self.programs["connect-out"], "-a", GUEST_ADDRESS[version], "-p", str(port),
+             "-m", str(mtu), *words.split()], timeout)
+
+    def must_succeed(self, name, words, timeout):
+        try:
+            done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, timeout=timeout,
+                                  env={**os.environ, "ORIEL_SOCKET": self.socket})
+        except subprocess.TimeoutExpired as late:
+            said = (late.stdout or b"").decode(errors="replace")
+            raise Failure(f"{name} did not end within {timeout} s\n{said}") from None
+        if done.returncode == 0 and "ok " in done.stdout:
+            return
+        wrong = [line for line in done.stdout.splitlines() if not line.startswith("ok ")]
+        raise Failure("\n".join([f"{name} ended with {done.returncode}", *wrong]))
+
+    def tear_down(self, report):
+        subprocess.run([HARNESS, "stop", GUEST])
+        for name, process in self.running.items():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            if report.failed:
+                print("".join(f"# {line}\n" for line in self.log(name).splitlines()), end="")
+        if self.link != "vhost":
+            subprocess.run(["ip", "link", "del", TAP], stderr=subprocess.DEVNULL)
+
+
+def make_tap():
+    """A tap that the host's kernel leaves alone: its frames are orield's and the guest's."""
+    command("ip", "tuntap", "add", TAP, "mode", "tap")
+    with open(f"/proc/sys/net/ipv6/conf/{TAP}/disable_ipv6", "w") as file:
+        file.write("1")
+    command("ip", "link", "set", TAP, "up")
+
+

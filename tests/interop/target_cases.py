@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Stock clients against oriel-target, and what happens when one of the three dies."""
+import os
+import re
+import struct
+import time
+
+from rig import DAEMON_ADDRESS, Failure
+
+REFUSALS = """below above cross wrap wrongkey foreigntoken invalidated readonly writeonly
+ noatomic atomicbounds""".split()
+
+
+# ---- tests ----
+
+def run(rig, report):
+    before = objects_at_rest(rig)
+    for version in (4, 6):
+        where = f"{rig.link} ipv{version}"
+        report.test(f"{where} ping", ping, rig, version)
+        for words in ("data", "atomic", "pipeline", "reject", "rebind", "sendinv",
+                      *[f"refuse {name}" for name in REFUSALS], "cycles 200"):
+            report.test(f"{where} {words}", rig.client, version, words)
+        report.test(f"{where} dying client", dying_client, rig, version)
+    report.test(f"{rig.link} nothing left behind", nothing_left, rig, before)
+    report.test(f"{rig.link} no ICMP unreachable", no_unreachable, rig)
+    report.test(f"{rig.link} target killed", target_killed, rig)
+    report.test(f"{rig.link} daemon killed", daemon_killed, rig)
+    for version in (4, 6):
+        report.test(f"{rig.link} ipv{version} data after the restart", rig.client, version, "data")
+    report.test(f"{rig.link} target ends on SIGTERM", rig.end, "oriel-target")
+    report.test(f"{rig.link} daemon ends on SIGTERM", rig.end, "orield")
+
+
+def run_few(rig, report):
+    for version in (4, 6):
+        where = f"{rig.link} ipv{version}"
+        report.test(f"{where} ping", ping, rig, version)
+        for words in ("data", "atomic", "refuse above", "cycles 20"):
+            report.test(f"{where} {words}", rig.client, version, words)
+
+
+def ping(rig, version):
+    program = {4: "ping", 6: "ping6"}[version]
+    for size in (56, 1400):
+        said = rig.guest(f"{program} -c 3 -s {size} -w 20 {DAEMON_ADDRESS[version]}")
+        if "3 packets received" not in said:
+            raise Failure(said)
+
+
+def dying_client(rig, version):
+    for _ in range(3):
+        rig.client(version, "die")
+    rig.client(version, "cycles 3")
+    rig.must_run("orield")
+    rig.must_run("oriel-target")
+
+
+def objects_at_rest(rig, seconds=20):
+    """What target and daemon hold with no client connected."""
+    deadline = time.monotonic() + seconds
+    while (now := rig.objects())["connections"] or now["qps"] or now["mws"]:
+        if time.monotonic() > deadline:
+            raise Failure(f"the first client's connection does not end: {now}")
+        time.sleep(0.2)
+    return now
+
+
+def nothing_left(rig, before, seconds=60):
+    """All connections are gone, the killed clients' too, and all that hung on them."""
+    deadline = time.monotonic() + seconds
+    while (now := rig.objects()) != before:
+        if time.monotonic() > deadline:
+            raise Failure(f"objects of the daemon, in the beginning and after all clients ended:\n"
+                          f"{before}\n{now}")
+        time.sleep(0.5)
+
+
+def target_killed(rig):
+    """The daemon disconnects the dead target's peers, lives on, and serves the next target."""
+    rig.guest(f"export-client -a {DAEMON_ADDRESS[4]} hold 60 >/tmp/hold 2>&1 &")
+    wait_for_line(rig, "/tmp/hold", "# holding")
+    rig.kill("oriel-target")
+    try:
+        wait_for_line(rig, "/tmp/hold", "ok hold")
+        rig.must_run("orield")
+    finally:
+        rig.start("oriel-target")
+    rig.client(4, "wait 60")
+    rig.client(4, "data")
+
+
+def wait_for_line(rig, path, line, seconds=70):
+    deadline = time.monotonic() + seconds
+    said = ""
+    while time.monotonic() < deadline:
+        said = rig.guest(f"cat {path}")
+        if line in said.splitlines():
+            return
+        if "FAIL" in said:
+            break
+        time.sleep(0.5)
+    raise Failure(f"expected '{line}' from the guest, got:\n{said}")
+
+
+def daemon_killed(rig):
+    """The target connects again by itself, to the daemon's successor, with its data intact."""
+    rig.client(4, "fill 7")
+    rig.kill("orield")
+    time.sleep(1)
+    rig.must_run("oriel-target")
+    if os.path.exists(rig.vhost):
+        os.unlink(rig.vhost)    # DPDK's vhost server does not replace a file that it finds
+    rig.start("orield")
+    rig.wait_for_daemon()
+    rig.client(4, "wait 90")
+    rig.client(4, "verify 7")
+    rig.client(6, "verify 7")
+    rig.must_run("oriel-target")
+
+
+def no_unreachable(rig):
+    """No kernel may think that RoCE is not for it. Asked before the daemon is killed: without
+    it the guest's kernel finds no neighbour, and tells its own programs by ICMP."""
+    said = rig.guest("cat /proc/net/snmp /proc/net/snmp6")
+    names, values = [line.split()[1:] for line in said.splitlines() if line.startswith("Icmp:")]
+    counters = dict(zip(names, values))
+    counters.update(re.findall(r"^(Icmp6\w+)\s+(\d+)$", said, re.M))
+    wrong = [f"guest counts {name} = {counters[name]}"
+             for name in ("InDestUnreachs", "OutDestUnreachs", "Icmp6InDestUnreachs",
+                          "Icmp6OutDestUnreachs") if counters.get(name, "0") != "0"]
+    if rig.pcap:
+        frames = list(pcap_frames(rig.pcap))
+        if not any(is_roce(frame) for frame in frames):
+            raise Failure(f"{rig.pcap} shows no RoCE at all")
+        wrong += [f"frame {number}: {frame.hex()}" for number, frame in enumerate(frames, 1)
+                  if is_unreachable(frame)]
+    if wrong:
+        raise Failure("\n".join(wrong[:10]))
+
+
+def pcap_frames(path):
+    with open(path, "rb") as file:
+        if file.read(4) != b"\xd4\xc3\xb2\xa1":
+            raise Failure(f"{path} is no little-endian pcap file")
+        file.seek(24)
+        while len(header := file.read(16)) == 16:
+            length = struct.unpack("<I", header[8:12])[0]
+            frame = file.read(length)
+            if len(frame) == length:    # the guest may be writing the last one
+                yield frame
+
+
+def ip_payload(frame):
+    """(protocol, bytes behind the IP header), for the frames without VLAN or options we see."""
+    if frame[12:14] == b"\x08\x00":
+        return frame[23], frame[14 + (frame[14] & 15) * 4:]
+    if frame[12:14] == b"\x86\xdd":
+        return frame[20], frame[54:]
+    return None, b""
+
+
+def is_roce(frame):
+    protocol, payload = ip_payload(frame)
+    return protocol == 17 and payload[2:4] == struct.pack(">H", 4791)
+
+
+def is_unreachable(frame):
+    protocol, payload = ip_payload(frame)
+    return (protocol, payload[:1]) in ((1, b"\x03"), (58, b"\x01"))
+
+
