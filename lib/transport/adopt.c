@@ -77,9 +77,7 @@ static void resume_flights(struct transport *t, struct qp *qp)
 			if (flight->packets == 0)
 				resume_local(t, qp, flight);
 		} else {
-			flight->qp = 0;
-			flight->next = t->free_flight;
-			t->free_flight = index;
+			flight_put(t, index);
 		}
 		index = next;
 	}

@@ -27,7 +27,7 @@ static void cq_break(struct transport *t, uint32_t index)
 	for (uint32_t i = 1; i < t->shared->sizes.qps; i++) {
 		struct qp *qp = &t->shared->qps[i];
 
-		if (t->shared->qp_local[i].attached && qp->home == t->worker &&
+		if (qp_lives_here(t, qp) && t->shared->qp_local[i].attached &&
 		    (qp->send_cq == index || qp->receive_cq == index))
 			qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
 	}
@@ -71,6 +71,7 @@ uint64_t completion_add(struct transport *t, struct intent *intent, uint32_t cq,
 	intent->cq = cq;
 	intent->cq_tail = t->shared->cqs[cq].side[t->worker].tail;
 	intent->cqe = *cqe;
+	intent->cqe.epoch = t->shared->qps[intent->qp].epoch;
 	mark_news(t, cq, cqe->status || cqe->solicited ? NEWS_ENTRY | NEWS_SOLICITED : NEWS_ENTRY);
 	t->stats.completions++;
 	if (cqe->status)

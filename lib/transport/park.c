@@ -20,15 +20,27 @@ bool park_add(struct transport *t, struct qp *qp, struct pktbuf *packet)
 	return true;
 }
 
-static void park_remove_first(struct transport *t, struct qp_local *local)
+static struct pktbuf *take_first(struct transport *t, struct qp_local *local)
 {
 	uint32_t index = local->parked_first;
 
-	t->io.put(t->io.context, t->parked[index].packet, PKTBUF_FREE);
 	local->parked_first = t->parked[index].next;
 	local->parked--;
 	t->parked[index].next = t->free_parked;
 	t->free_parked = index;
+	return t->parked[index].packet;
+}
+
+static void park_remove_first(struct transport *t, struct qp_local *local)
+{
+	t->io.put(t->io.context, take_first(t, local), PKTBUF_FREE);
+}
+
+struct pktbuf *park_take(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+
+	return local->parked ? take_first(t, local) : NULL;
 }
 
 unsigned int park_run(struct transport *t, struct qp *qp)

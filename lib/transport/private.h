@@ -153,6 +153,9 @@ struct transport {
 	uint32_t starved_first;
 	uint32_t grace_first;
 	uint32_t free_flight;
+	uint32_t flight_first, flight_count;     /* this worker's share of the table */
+	uint32_t flights_abroad;                 /* bit by worker: some of its records are here */
+	uint32_t flight_abroad[SHM_MAX_WORKERS]; /* free records of other workers' shares */
 
 	uint32_t dirty_cqs;
 	uint32_t *dirty_cq; /* CQs with entries not published */
@@ -185,6 +188,12 @@ static inline uint32_t qp_index(const struct transport *t, const struct qp *qp)
 static inline struct qp_local *qp_local(const struct transport *t, const struct qp *qp)
 {
 	return &t->shared->qp_local[qp_index(t, qp)];
+}
+
+/* From here on, if so, all that its last home did with it has happened. */
+static inline bool qp_lives_here(const struct transport *t, const struct qp *qp)
+{
+	return __atomic_load_n(&qp->home, __ATOMIC_ACQUIRE) == t->worker;
 }
 
 static inline struct accessor qp_accessor(const struct qp *qp)
@@ -297,6 +306,8 @@ void starved_add(struct transport *t, struct qp *qp);
 void starved_wake(struct transport *t);
 /* transport_poll() asks about the queue pair's grace periods. */
 void grace_add(struct transport *t, struct qp *qp);
+/* No list or timer slot of this worker refers to it any more; its deadline stays. */
+void unlist(struct transport *t, struct qp *qp);
 /* An empty frame, or NULL; then nothing more is sent in this poll. */
 struct pktbuf *frame_get(struct transport *t);
 void frame_send(struct transport *t, struct pktbuf *packet);
@@ -317,6 +328,9 @@ void wheel_unset(struct transport *t, struct qp *qp);
 void wheel_pace(struct transport *t, struct qp *qp, uint64_t due);
 /* Both. */
 void wheel_cancel(struct transport *t, struct qp *qp);
+/* Takes it out of its slot, puts it back; the deadlines stay. */
+void wheel_suspend(struct transport *t, struct qp *qp);
+void wheel_resume(struct transport *t, struct qp *qp);
 /* Calls requester_timeout() or ready_add() for what is due. Returns how many. */
 unsigned int wheel_run(struct transport *t);
 uint64_t wheel_next(const struct wheel *wheel);
@@ -353,6 +367,8 @@ bool park_add(struct transport *t, struct qp *qp, struct pktbuf *packet);
 /* Runs kept frames until one must wait again. Returns how many. */
 unsigned int park_run(struct transport *t, struct qp *qp);
 void park_drop(struct transport *t, struct qp *qp);
+/* The oldest kept frame, out of the list: the caller's. NULL: there is none. */
+struct pktbuf *park_take(struct transport *t, struct qp *qp);
 
 /* --- completion.c --------------------------------------------------------------------- */
 
@@ -470,6 +486,11 @@ void requester_complete(struct transport *t, struct qp *qp);
 void requester_fail(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict);
 /* Completion entry of a flight with this status; frees it. */
 void flight_complete(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict);
+
+/* --- move.c --------------------------------------------------------------------------- */
+
+/* A free record goes to the worker whose share it is. */
+void flight_put(struct transport *t, uint32_t index);
 
 /* --- local.c -------------------------------------------------------------------------- */
 

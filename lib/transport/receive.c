@@ -12,7 +12,7 @@ static bool is_cnp_for(const struct qp *qp, const struct wire_view *view)
 static uint32_t check_frame(const struct transport *t, const struct qp *qp,
 			    const struct wire_view *view)
 {
-	if (unlikely(qp->home != t->worker))
+	if (unlikely(!qp_lives_here(t, qp)))
 		return VERDICT(QP_UNKNOWN);
 	if (unlikely(qp->state != QP_RTS))
 		return qp->state == QP_ERROR ? VERDICT(QP_DEAD) : VERDICT(QP_STATE);

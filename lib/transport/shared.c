@@ -149,6 +149,19 @@ static void fill_doorbells(const struct transport_shared *shared, uint32_t sessi
 			local->doorbell[shared->qps[i].doorbell] = i;
 }
 
+/*
+ * Its stocks, which are empty in the next session's memory. Not the workers' to do: one may hear of
+ * the next session later than it takes over a queue pair of it.
+ */
+static void forget_stocks(const struct transport_shared *shared, uint32_t session)
+{
+	for (uint32_t w = 0; w < shared->sizes.workers; w++) {
+		struct worker_state *state = arena_record(&shared->arena, ARENA_WORKERS, w + 1);
+
+		state->stock_tail[session] = 0;
+	}
+}
+
 /* The doorbell table stays when the session goes: workers may still look at it. */
 void transport_set_session(struct transport_shared *shared, uint32_t session,
 			   struct shm_session *memory)
@@ -162,6 +175,8 @@ void transport_set_session(struct transport_shared *shared, uint32_t session,
 	}
 	if (memory)
 		fill_doorbells(shared, session, local);
+	else
+		forget_stocks(shared, session);
 	local->memory = memory;
 	__atomic_store_n(&shared->sessions[session], local, __ATOMIC_RELEASE);
 }
@@ -335,7 +350,7 @@ uint32_t qp_create(struct transport_shared *shared, const struct qp_config *conf
 	qp->srq = config->srq;
 	qp->receive_pd = config->srq ? shared->srqs[config->srq].pd : config->pd;
 	qp->type = (uint8_t)config->type;
-	qp->home = (uint16_t)config->home;
+	__atomic_store_n(&qp->home, (uint16_t)config->home, __ATOMIC_RELAXED);
 	qp->qp_context = config->qp_context;
 	qp->inline_size = config->inline_size;
 	qp->doorbell = config->doorbell;
@@ -344,6 +359,7 @@ uint32_t qp_create(struct transport_shared *shared, const struct qp_config *conf
 	config->memory->magic = SHM_MAGIC_QP;
 	config->memory->layout_version = SHM_LAYOUT_VERSION;
 	config->memory->size = config->memory_size;
+	config->memory->home = config->home;
 	queue_publish(&config->memory->send, &qp->send);
 	queue_publish(&config->memory->receive, &qp->receive);
 	memset(&shared->qp_local[index], 0, sizeof(shared->qp_local[index]));
@@ -384,7 +400,7 @@ uint32_t qp_number(const struct transport_shared *shared, uint32_t qp)
 
 uint32_t qp_home(const struct transport_shared *shared, uint32_t qp)
 {
-	return shared->qps[qp].home;
+	return __atomic_load_n(&shared->qps[qp].home, __ATOMIC_ACQUIRE);
 }
 
 enum qp_state qp_get_state(const struct transport_shared *shared, uint32_t qp)
@@ -428,7 +444,7 @@ bool qp_get_status(const struct transport_shared *shared, uint32_t qp, struct qp
 		.state = qp_get_state(shared, qp),
 		.type = record->type,
 		.session = record->session,
-		.home = record->home,
+		.home = qp_home(shared, qp),
 		.remote_qpn = record->remote_qpn,
 		.messages_in = __atomic_load_n(&record->messages_in, __ATOMIC_RELAXED),
 		.messages_out = __atomic_load_n(&record->messages_out, __ATOMIC_RELAXED),

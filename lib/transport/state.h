@@ -153,7 +153,7 @@ struct qp {
 	uint32_t number; /* QPN; 0: record free */
 	uint32_t pd;
 	uint32_t session;
-	uint16_t home;     /* worker */
+	uint16_t home;     /* worker, atomic: who reads its own number owns the record */
 	uint8_t state;     /* enum qp_state, atomic */
 	uint8_t type;      /* enum shm_qp_type */
 	uint8_t rights;    /* RIGHT_REMOTE_* that requests may use at all */
@@ -173,7 +173,7 @@ struct qp {
 	uint8_t answered; /* resources answered, modulo 256 as in `responder` */
 	uint8_t reserved1[3];
 	uint32_t receive_pd; /* of its receives: the SRQ's, or its own */
-	uint32_t reserved2;
+	uint32_t epoch;      /* of its completions: one more with each move */
 
 	/* Requester. */
 	alignas(64) uint64_t requester;

@@ -276,15 +276,33 @@ void transport_adopt_session(struct transport *transport, uint32_t session);
 void transport_remove_session(struct transport *transport, uint32_t session);
 
 /*
- * Moving a live queue pair to another worker (design.md, section 10). The old home calls
- * transport_release() when nothing of the queue pair is under way that is tied to this worker;
- * -EAGAIN: not now (parked frames, a grace period, a shared receive queue: the last for ever,
- * -ENOTSUP). From its return on this worker does not touch the record. Whoever carries the index
- * to the new home by a ring (release and acquire) calls transport_take() there: the record's home
- * is the new worker, timers and lists go on, tails of the rings are looked at once.
+ * Moving a live queue pair to another worker (design.md, section 10). The old home takes out the
+ * frames that wait (transport_unpark(), until NULL: the new home receives them first), then calls
+ * transport_release(): the completions written so far are published, the record's home is the new
+ * worker, and this one does not touch it any more. Whoever carries the index to the new home by a
+ * ring (release and acquire) calls transport_take() there: timers, grace periods and lists go on,
+ * both queues are looked at once.
  */
-int transport_release(struct transport *transport, uint32_t qp, uint64_t now);
+/*
+ * Whether it may leave, in its home's thread: 0, -ENOTSUP (shared receive queue: for ever; a
+ * datagram queue pair has no flow to follow), -ENOTCONN (not connected, or in error).
+ */
+int transport_may_move(const struct transport_shared *shared, uint32_t qp);
+struct pktbuf *transport_unpark(struct transport *transport, uint32_t qp);
+/* 0, or -EAGAIN: frames wait. What transport_may_move() refuses for ever must not be asked for. */
+int transport_release(struct transport *transport, uint32_t qp, unsigned int to, uint64_t now);
 void transport_take(struct transport *transport, uint32_t qp, uint64_t now);
+
+/*
+ * Records of work requests in progress travel with their queue pair. Each belongs to the share of
+ * one worker, by its index, and goes back there when it is free again: transport_flights_abroad()
+ * has a bit set for every worker to which some are due, transport_flights_leave() gives them as
+ * one chain (its first index, 0: none), and transport_flights_return() takes such a chain in the
+ * worker that it belongs to.
+ */
+uint32_t transport_flights_abroad(const struct transport *transport);
+uint32_t transport_flights_leave(struct transport *transport, unsigned int owner);
+void transport_flights_return(struct transport *transport, uint32_t first);
 
 /*
  * One received frame, parsed, ICRC verified, for a queue pair (not QPN 1) of this

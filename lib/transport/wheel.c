@@ -107,6 +107,18 @@ void wheel_cancel(struct transport *t, struct qp *qp)
 	wheel_unset(t, qp);
 }
 
+void wheel_suspend(struct transport *t, struct qp *qp)
+{
+	if (qp_local(t, qp)->timer_tick)
+		unlink_timer(t, qp_index(t, qp));
+}
+
+void wheel_resume(struct transport *t, struct qp *qp)
+{
+	if (first_deadline(qp_local(t, qp)))
+		place(t, qp);
+}
+
 /* First tick after wheel->tick whose slot holds a timer, or UINT64_MAX. */
 static uint64_t next_tick(const struct wheel *wheel)
 {

@@ -212,11 +212,7 @@ void flight_free(struct transport *t, struct qp *qp, uint32_t index)
 	if (qp->first_flight == 0)
 		qp->last_flight = 0;
 	qp->flights--;
-	flight->qp = 0;
-	flight->next = t->free_flight;
-	t->free_flight = index;
-	if (unlikely(t->starved_first))
-		starved_wake(t);
+	flight_put(t, index);
 }
 
 /* --- receive queue -------------------------------------------------------------------- */

@@ -16,6 +16,8 @@ static void collect_flights(struct transport *t)
 	const uint32_t first = (uint32_t)((uint64_t)total * t->worker / workers);
 	const uint32_t end = (uint32_t)((uint64_t)total * (t->worker + 1) / workers);
 
+	t->flight_first = first;
+	t->flight_count = end - first;
 	for (uint32_t i = end; i-- > (first ? first : 1);) {
 		struct flight *flight = flight_at(t, i);
 
@@ -258,6 +260,8 @@ void transport_attach(struct transport *transport, uint32_t qp_number, uint64_t 
 
 	transport->now = now;
 	qp_local(transport, qp)->attached = true;
+	__atomic_store_n(&qp_local(transport, qp)->memory->home, transport->worker,
+			 __ATOMIC_RELAXED);
 	qp->answered = responder_resources(qp->responder);
 	qp->answer.kind = ANSWER_NONE;
 	if (transport->shared->adopted)
@@ -345,6 +349,19 @@ static void list_remove(struct transport *t, uint32_t *first, uint32_t index, bo
 	}
 }
 
+void unlist(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+	const uint32_t index = qp_index(t, qp);
+
+	wheel_suspend(t, qp);
+	if (local->ready)
+		ready_remove(t, index);
+	list_remove(t, &t->starved_first, index, true);
+	list_remove(t, &t->grace_first, index, false);
+	local->starved = local->grace_listed = false;
+}
+
 void transport_detach(struct transport *transport, uint32_t qp_number)
 {
 	struct qp *qp = &transport->shared->qps[qp_number];
@@ -354,11 +371,8 @@ void transport_detach(struct transport *transport, uint32_t qp_number)
 	park_drop(transport, qp);
 	while (qp->first_flight)
 		flight_free(transport, qp, qp->first_flight);
-	if (local->ready)
-		ready_remove(transport, qp_number);
-	list_remove(transport, &transport->starved_first, qp_number, true);
-	list_remove(transport, &transport->grace_first, qp_number, false);
-	local->starved = local->grace_listed = local->attached = false;
+	unlist(transport, qp);
+	local->attached = false;
 	/* The CQ may be destroyed next. */
 	completion_publish(transport);
 }
@@ -378,10 +392,9 @@ void transport_adopt_session(struct transport *transport, uint32_t session)
 	place->area = &local->memory->worker[transport->worker];
 }
 
-/* Its memory is fresh: the stock is empty. */
+/* Its memory is fresh, and the stock empty: the end of the last one of this number saw to it. */
 void transport_add_session(struct transport *transport, uint32_t session)
 {
-	transport->state->stock_tail[session] = 0;
 	transport_adopt_session(transport, session);
 }
 
@@ -404,7 +417,8 @@ static unsigned int ring_queue_pairs(struct transport *t, const struct session_l
 		uint32_t number = base + (uint32_t)__builtin_ctzll(bits);
 		uint32_t index = __atomic_load_n(&local->doorbell[number], __ATOMIC_ACQUIRE);
 
-		if (index == 0 || t->shared->qps[index].home != t->worker)
+		/* One that has left was looked at by its new home: see transport_take(). */
+		if (index == 0 || !qp_lives_here(t, &t->shared->qps[index]))
 			continue;
 		ready_add(t, &t->shared->qps[index]);
 		done++;

@@ -108,6 +108,13 @@ static void create_memory(struct end *end)
 	cr_assert_eq(token_reserve(end->memory, RIG_SESSION, 32, end->tokens), 32);
 }
 
+static void start_worker(struct end *end, unsigned int worker)
+{
+	const struct transport_io io = { io_get, io_put, io_event, io_notify, end };
+
+	cr_assert_eq(transport_create(&end->worker[worker], end->shared, worker, &io), 0);
+}
+
 void end_create(struct end *end, unsigned int workers, uint8_t address)
 {
 	struct transport_sizes sizes = { .qps = 64,
@@ -117,10 +124,10 @@ void end_create(struct end *end, unsigned int workers, uint8_t address)
 					 .flights = 600,
 					 .workers = workers,
 					 .sessions = 4 };
-	const struct transport_io io = { io_get, io_put, io_event, io_notify, end };
 
 	memset(end, 0, sizeof(*end));
 	end->workers = workers;
+	end->sizes = sizes;
 	end->room = UINT32_MAX;
 	end->mac[0] = 2;
 	end->mac[5] = address;
@@ -133,7 +140,7 @@ void end_create(struct end *end, unsigned int workers, uint8_t address)
 	end->session->workers = workers;
 	transport_set_session(end->shared, RIG_SESSION, end->session);
 	for (unsigned int i = 0; i < workers; i++) {
-		cr_assert_eq(transport_create(&end->worker[i], end->shared, i, &io), 0);
+		start_worker(end, i);
 		memory_reader_online(end->memory, i);
 		transport_add_session(end->worker[i], RIG_SESSION);
 	}
@@ -143,6 +150,29 @@ void end_drain(struct end *end)
 {
 	while (end->out.head != end->out.tail)
 		free_buffer(end, end->out.frame[end->out.head++ % 4096]);
+}
+
+void end_restart(struct end *end, uint64_t now)
+{
+	const struct transport_sizes sizes = end->sizes;
+
+	end_drain(end);
+	for (unsigned int i = 0; i < end->workers; i++)
+		transport_destroy(end->worker[i]);
+	transport_shared_destroy(end->shared);
+	cr_assert_eq(transport_shared_create(&end->shared, &end->arena, end->memory, &sizes, true),
+		     0);
+	transport_set_session(end->shared, RIG_SESSION, end->session);
+	for (uint32_t i = 0; i < end->qps; i++) {
+		cq_set_memory(end->shared, end->qp[i].cq, end->qp[i].cq_memory);
+		qp_set_memory(end->shared, end->qp[i].index, end->qp[i].memory);
+	}
+	for (unsigned int i = 0; i < end->workers; i++) {
+		start_worker(end, i);
+		transport_adopt_session(end->worker[i], RIG_SESSION);
+	}
+	for (uint32_t i = 0; i < end->qps; i++)
+		transport_attach(end_home(end, &end->qp[i]), end->qp[i].index, now);
 }
 
 struct rig_qp *end_open_qp_config(struct end *end, struct qp_config *config, uint32_t cq_depth)
@@ -167,7 +197,6 @@ struct rig_qp *end_open_qp_config(struct end *end, struct qp_config *config, uin
 	config->memory = calloc(1, config->memory_size);
 	qp->config = *config;
 	qp->memory = config->memory;
-	qp->worker = config->home;
 	qp->index = qp_create(end->shared, config);
 	cr_assert_neq(qp->index, 0);
 	qp->number = qp_number(end->shared, qp->index);
@@ -188,15 +217,61 @@ struct rig_qp *end_open_qp(struct end *end, uint32_t worker, uint32_t depth)
 	return end_open_qp_config(end, &config, 4 * depth);
 }
 
+struct transport *end_home(const struct end *end, const struct rig_qp *qp)
+{
+	return end->worker[qp_home(end->shared, qp->index)];
+}
+
+/* A frame to the worker that owns its queue pair. */
+static void end_receive(struct end *end, struct pktbuf *packet, uint64_t now)
+{
+	struct wire_view view;
+	uint32_t index;
+
+	cr_assert_eq(wire_parse(packet->data, packet->length, &view), WIRE_OK);
+	cr_assert(icrc_verify(&view), "every frame has a right ICRC");
+	index = qp_find(end->shared, view.qpn);
+	if (!transport_receive(end->worker[index ? qp_home(end->shared, index) : 0], &view, packet,
+			       now))
+		free_buffer(end, packet);
+}
+
+void end_move_qp(struct end *end, struct rig_qp *qp, unsigned int to, uint64_t now)
+{
+	struct transport *from = end_home(end, qp);
+	struct pktbuf *waiting[256], *packet;
+	unsigned int count = 0;
+
+	while ((packet = transport_unpark(from, qp->index)) != NULL) {
+		cr_assert_lt(count, 256);
+		waiting[count++] = packet;
+	}
+	cr_assert_eq(transport_release(from, qp->index, to, now), 0);
+	transport_take(end->worker[to], qp->index, now);
+	for (unsigned int i = 0; i < count; i++)
+		end_receive(end, waiting[i], now);
+}
+
+/* Free records of work requests go home. */
+static void return_flights(struct end *end)
+{
+	for (unsigned int from = 0; from < end->workers; from++)
+		for (unsigned int to = 0; to < end->workers; to++)
+			if (transport_flights_abroad(end->worker[from]) & 1u << to)
+				transport_flights_return(
+					end->worker[to],
+					transport_flights_leave(end->worker[from], to));
+}
+
 void end_close_qp(struct end *end, struct rig_qp *qp, uint64_t now)
 {
 	if (qp->index == 0)
 		return;
-	transport_flush(end->worker[qp->worker], qp->index, now);
-	for (int i = 0; i < 100 && !transport_may_detach(end->worker[qp->worker], qp->index); i++)
+	transport_flush(end_home(end, qp), qp->index, now);
+	for (int i = 0; i < 100 && !transport_may_detach(end_home(end, qp), qp->index); i++)
 		end_poll(end, now);
-	cr_assert(transport_may_detach(end->worker[qp->worker], qp->index));
-	transport_detach(end->worker[qp->worker], qp->index);
+	cr_assert(transport_may_detach(end_home(end, qp), qp->index));
+	transport_detach(end_home(end, qp), qp->index);
 	qp_destroy(end->shared, qp->index);
 	cq_destroy(end->shared, qp->cq);
 	free(qp->memory);
@@ -230,6 +305,7 @@ unsigned int end_poll(struct end *end, uint64_t now)
 		done += transport_poll(end->worker[i], now);
 		memory_quiescent(end->memory, i);
 	}
+	return_flights(end);
 	return done;
 }
 
@@ -257,6 +333,18 @@ uint64_t end_verdicts(struct end *end, uint32_t verdict)
 	for (unsigned int i = 0; i < end->workers; i++)
 		count += transport_get_stats(end->worker[i])->verdict[verdict];
 	return count;
+}
+
+uint64_t end_counter(const struct end *end, size_t offset)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < end->workers; i++) {
+		const struct transport_stats *stats = transport_get_stats(end->worker[i]);
+
+		sum += *(const uint64_t *)(const void *)((const uint8_t *)stats + offset);
+	}
+	return sum;
 }
 
 uint32_t end_token(struct end *end)
@@ -290,7 +378,7 @@ static void connect_to(struct end *end, struct rig_qp *qp, struct qp_connection 
 	memcpy(c.path.local_mac, end->mac, 6);
 	memcpy(c.path.remote_mac, peer->mac, 6);
 	c.remote_qpn = number;
-	cr_assert_eq(transport_connect(end->worker[qp->worker], qp->index, &c, 1), 0);
+	cr_assert_eq(transport_connect(end_home(end, qp), qp->index, &c, 1), 0);
 }
 
 void rig_join(struct rig *rig, struct rig_qp *a, struct rig_qp *b, struct qp_connection ca,
@@ -302,12 +390,17 @@ void rig_join(struct rig *rig, struct rig_qp *a, struct rig_qp *b, struct qp_con
 	connect_to(&rig->b, b, cb, &rig->a, a->number);
 }
 
-void rig_create(struct rig *rig)
+void rig_create_workers(struct rig *rig, unsigned int workers)
 {
 	memset(rig, 0, sizeof(*rig));
 	rig->now = 1000000;
-	end_create(&rig->a, 1, 1);
-	end_create(&rig->b, 1, 2);
+	end_create(&rig->a, workers, 1);
+	end_create(&rig->b, workers, 2);
+}
+
+void rig_create(struct rig *rig)
+{
+	rig_create_workers(rig, 1);
 }
 
 void rig_connect(struct rig *rig, struct rig_qp **qa, struct rig_qp **qb)
@@ -317,21 +410,12 @@ void rig_connect(struct rig *rig, struct rig_qp **qa, struct rig_qp **qb)
 	rig_join(rig, *qa, *qb, rig_connection(), rig_connection());
 }
 
-/* Passes one frame into the worker that owns its queue pair. */
+/* From here on the buffer counts as the receiver's. */
 static void deliver(struct end *to, struct end *from, struct pktbuf *packet, uint64_t now)
 {
-	struct wire_view view;
-	uint32_t index;
-
-	cr_assert_eq(wire_parse(packet->data, packet->length, &view), WIRE_OK);
-	cr_assert(icrc_verify(&view), "every frame has a right ICRC");
-	index = qp_find(to->shared, view.qpn);
-	/* From here on the buffer counts as the receiver's. */
 	from->buffers--;
 	to->buffers++;
-	if (!transport_receive(to->worker[index ? qp_home(to->shared, index) : 0], &view, packet,
-			       now))
-		free_buffer(to, packet);
+	end_receive(to, packet, now);
 }
 
 /* A copy in a buffer of the same sender. */
@@ -422,14 +506,27 @@ void rig_settle(struct rig *rig)
 		cr_assert_lt(turns, 1000000, "never settles");
 }
 
+static uint64_t end_deadline(const struct end *end, uint64_t now)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (unsigned int i = 0; i < end->workers; i++) {
+		uint64_t deadline = transport_next_deadline(end->worker[i], now);
+
+		if (deadline < next)
+			next = deadline;
+	}
+	return next;
+}
+
 void rig_run(struct rig *rig, uint64_t until)
 {
 	for (unsigned int turns = 0; turns < 100000; turns++) {
 		uint64_t next, other;
 
 		rig_settle(rig);
-		next = transport_next_deadline(rig->a.worker[0], rig->now);
-		other = transport_next_deadline(rig->b.worker[0], rig->now);
+		next = end_deadline(&rig->a, rig->now);
+		other = end_deadline(&rig->b, rig->now);
 		if (other < next)
 			next = other;
 		if (next > until)
@@ -446,6 +543,16 @@ static void *slot_at(struct rig_qp *qp, const struct shm_queue *queue)
 	return shm_queue_slot(qp->memory, queue->offset, queue->stride, queue->slots, queue->tail);
 }
 
+/* The fence between the tail and the home: see transport_take(). */
+static void ring_doorbell(struct end *end, struct rig_qp *qp)
+{
+	uint32_t home;
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	home = __atomic_load_n(&qp->memory->home, __ATOMIC_RELAXED);
+	shm_doorbell_ring(&end->session->worker[home], qp->config.doorbell);
+}
+
 void post_send(struct end *end, struct rig_qp *qp, struct shm_sqe sqe, const struct shm_sge *sge,
 	       uint32_t nsge)
 {
@@ -460,7 +567,7 @@ void post_send(struct end *end, struct rig_qp *qp, struct shm_sqe sqe, const str
 	}
 	memcpy(slot, &sqe, sizeof(sqe));
 	shm_store_release(&qp->memory->send.tail, qp->memory->send.tail + 1);
-	shm_doorbell_ring(&end->session->worker[qp->worker], qp->config.doorbell);
+	ring_doorbell(end, qp);
 }
 
 void post_receive(struct end *end, struct rig_qp *qp, uint64_t context, const struct shm_sge *sge,
@@ -473,7 +580,7 @@ void post_receive(struct end *end, struct rig_qp *qp, uint64_t context, const st
 	if (nsge)
 		memcpy(slot + sizeof(rqe), sge, nsge * sizeof(*sge));
 	shm_store_release(&qp->memory->receive.tail, qp->memory->receive.tail + 1);
-	shm_doorbell_ring(&end->session->worker[qp->worker], qp->config.doorbell);
+	ring_doorbell(end, qp);
 }
 
 struct shm_sge sge_at(const struct end *end, uint64_t offset, uint32_t length)
@@ -481,15 +588,27 @@ struct shm_sge sge_at(const struct end *end, uint64_t offset, uint32_t length)
 	return (struct shm_sge){ RIG_BASE + offset, length, end->local_token };
 }
 
+/* All entries are of one queue pair, so the smallest epoch at the head of a ring is the oldest. */
 bool take_cqe(struct rig_qp *qp, struct shm_cqe *cqe)
 {
-	struct shm_cq_ring *ring = &qp->cq_memory->ring[qp->worker];
-	struct shm_cqe *entry = (void *)((uint8_t *)qp->cq_memory + ring->offset);
+	const struct shm_cq *cq = qp->cq_memory;
+	int from = -1;
 
-	if (shm_load_acquire(&ring->cursor.tail) == qp->cq_head)
+	for (uint32_t i = 0; i < cq->rings; i++) {
+		const struct shm_cq_ring *ring = &cq->ring[i];
+		const struct shm_cqe *entry = (const void *)((const uint8_t *)cq + ring->offset);
+
+		if (shm_load_acquire(&ring->cursor.tail) == qp->cq_head[i])
+			continue;
+		entry += qp->cq_head[i] & (cq->slots - 1);
+		if (from >= 0 && entry->epoch >= cqe->epoch)
+			continue;
+		*cqe = *entry;
+		from = (int)i;
+	}
+	if (from < 0)
 		return false;
-	*cqe = entry[qp->cq_head++ & (qp->cq_memory->slots - 1)];
-	shm_store_release(&ring->cursor.head, qp->cq_head);
+	shm_store_release(&qp->cq_memory->ring[from].cursor.head, ++qp->cq_head[from]);
 	return true;
 }
 
@@ -606,7 +725,7 @@ void raw_send_only(struct raw *raw, const struct raw_packet *p)
 	packet->length = frame_finish(packet->data, &raw->template, p->payload ? p->payload : zeros,
 				      p->payload_length);
 	cr_assert_eq(wire_parse(packet->data, packet->length, &view), WIRE_OK);
-	if (!transport_receive(raw->end.worker[0], &view, packet, raw->now))
+	if (!transport_receive(end_home(&raw->end, raw->qp), &view, packet, raw->now))
 		free_buffer(&raw->end, packet);
 }
 

@@ -22,7 +22,7 @@
 #define RIG_BASE    0x7f0000000000ull /* where peers see it */
 #define RIG_QPS     8u
 #define RIG_EVENTS  64u
-#define RIG_WORKERS 2u
+#define RIG_WORKERS 3u
 #define RIG_FRAME   8192u
 #define RIG_SESSION 1u
 
@@ -38,8 +38,7 @@ struct rig_qp {
 	uint32_t cq;
 	struct shm_qp *memory;
 	struct shm_cq *cq_memory;
-	uint32_t worker;
-	uint32_t cq_head;
+	uint32_t cq_head[RIG_WORKERS]; /* of each worker's ring */
 	struct qp_config config;
 };
 
@@ -47,6 +46,7 @@ struct end {
 	struct arena arena;
 	struct memory *memory;
 	struct transport_shared *shared;
+	struct transport_sizes sizes;
 	struct transport *worker[RIG_WORKERS];
 	unsigned int workers;
 	struct shm_session *session;
@@ -88,12 +88,20 @@ void end_create(struct end *end, unsigned int workers, uint8_t address);
 void end_destroy(struct end *end);
 struct rig_qp *end_open_qp(struct end *end, uint32_t worker, uint32_t depth);
 struct rig_qp *end_open_qp_config(struct end *end, struct qp_config *config, uint32_t cq_depth);
+/* From its home to another worker, as lib/net does it. */
+void end_move_qp(struct end *end, struct rig_qp *qp, unsigned int to, uint64_t now);
+/* Its home. */
+struct transport *end_home(const struct end *end, const struct rig_qp *qp);
 void end_close_qp(struct end *end, struct rig_qp *qp, uint64_t now);
+/* The process dies and another one adopts its arena and segments. */
+void end_restart(struct end *end, uint64_t now);
 void end_drain(struct end *end); /* frees what lies in `out` */
 unsigned int end_poll(struct end *end, uint64_t now);
 uint32_t end_count_events(const struct end *end, uint32_t type);
 const struct transport_event *end_find_event(const struct end *end, uint32_t type);
 uint64_t end_verdicts(struct end *end, uint32_t verdict);
+/* A counter of struct transport_stats, by its offset, summed over the workers. */
+uint64_t end_counter(const struct end *end, size_t offset);
 uint32_t end_token(struct end *end); /* one from the stock */
 
 /* What connections begin as: MTU 1024, timeout code 14, retry 7, all rights. */
@@ -102,7 +110,8 @@ struct qp_connection rig_connection(void);
 void rig_join(struct rig *rig, struct rig_qp *a, struct rig_qp *b, struct qp_connection ca,
 	      struct qp_connection cb);
 
-void rig_create(struct rig *rig);
+void rig_create(struct rig *rig); /* of one worker each */
+void rig_create_workers(struct rig *rig, unsigned int workers);
 /* Frees both, after checking that every buffer came back. */
 void rig_destroy(struct rig *rig);
 /* One poll of each end and one delivery of what lies there; how much was done. */

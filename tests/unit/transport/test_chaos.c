@@ -167,13 +167,19 @@ static bool finished(const struct side *side)
 	return side->completed == ROUNDS && side->received == side->consumers;
 }
 
-static void run(uint32_t seed, struct qp_connection connection)
+/* Either queue pair to any worker, its present one included. */
+static void move_one(struct side *side)
+{
+	end_move_qp(side->from, side->qp, draw(side->from->workers), rig.now);
+}
+
+static void run(uint32_t seed, struct qp_connection connection, unsigned int workers)
 {
 	struct side x = { 0 }, y = { 0 };
 	uint32_t turns = 0;
 
 	state = seed * 2654435761u | 1;
-	rig_create(&rig);
+	rig_create_workers(&rig, workers);
 	x.qp = end_open_qp(&rig.a, 0, 64);
 	y.qp = end_open_qp(&rig.b, 0, 64);
 	connection.send_psn = draw(2) ? 0xffffff - draw(200) : draw(1u << 24);
@@ -195,8 +201,11 @@ static void run(uint32_t seed, struct qp_connection connection)
 		post_late_receives(&y);
 		rig.a.room = draw(40);
 		rig.b.room = draw(40);
-		for (uint32_t n = draw(10); n; n--)
+		for (uint32_t n = draw(10); n; n--) {
 			rig_turn(&rig);
+			if (workers > 1 && draw(3) == 0)
+				move_one(draw(2) ? &x : &y);
+		}
 		rig.now += draw(4) ? draw(100000) : draw(200000000);
 		collect(&x, &y);
 		collect(&y, &x);
@@ -210,7 +219,12 @@ static void run(uint32_t seed, struct qp_connection connection)
 	collect(&x, &y);
 	collect(&y, &x);
 	cr_assert(finished(&x) && finished(&y), "nothing comes afterwards");
-	cr_assert_eq(transport_next_deadline(rig.a.worker[0], rig.now), UINT64_MAX);
+	for (unsigned int w = 0; w < workers; w++)
+		cr_assert_eq(transport_next_deadline(rig.a.worker[w], rig.now), UINT64_MAX);
+	if (workers > 1)
+		cr_assert_gt(end_counter(&rig.a, offsetof(struct transport_stats, moved_in)), 10);
+	cr_assert_eq(end_counter(&rig.a, offsetof(struct transport_stats, moved_in)),
+		     end_counter(&rig.a, offsetof(struct transport_stats, moved_out)));
 	rig_destroy(&rig);
 }
 
@@ -226,7 +240,7 @@ static struct qp_connection patient(void)
 Test(chaos, everything_once_and_in_order)
 {
 	for (uint32_t seed = 1; seed <= 40; seed++)
-		run(seed, patient());
+		run(seed, patient(), 1);
 }
 
 Test(chaos, smallest_mtu)
@@ -235,7 +249,7 @@ Test(chaos, smallest_mtu)
 
 	connection.path_mtu = 256;
 	for (uint32_t seed = 100; seed <= 120; seed++)
-		run(seed, connection);
+		run(seed, connection, 1);
 }
 
 Test(chaos, largest_mtu_and_one_read_at_a_time)
@@ -245,5 +259,12 @@ Test(chaos, largest_mtu_and_one_read_at_a_time)
 	connection.path_mtu = 4096;
 	connection.max_reads_in = connection.max_reads_out = 1;
 	for (uint32_t seed = 200; seed <= 220; seed++)
-		run(seed, connection);
+		run(seed, connection, 1);
+}
+
+/* The same while both queue pairs go from worker to worker, thousands of times. */
+Test(chaos, everything_once_and_in_order_on_the_move)
+{
+	for (uint32_t seed = 300; seed <= 340; seed++)
+		run(seed, patient(), 3);
 }

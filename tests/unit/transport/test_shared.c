@@ -143,29 +143,6 @@ Test(shared, record_sizes_stay_small)
 
 /* --- adoption ------------------------------------------------------------------------- */
 
-/* The process-local half dies; another process takes over arena and segments. */
-static void kill_and_adopt(struct end *end)
-{
-	const struct transport_sizes sizes = end->shared->sizes;
-	const struct transport_io io = end->worker[0]->io;
-	struct transport_shared *shared;
-
-	end_drain(end);
-	transport_destroy(end->worker[0]);
-	transport_shared_destroy(end->shared);
-	cr_assert_eq(transport_shared_create(&shared, &end->arena, end->memory, &sizes, true), 0);
-	end->shared = shared;
-	transport_set_session(shared, RIG_SESSION, end->session);
-	for (uint32_t i = 0; i < end->qps; i++) {
-		cq_set_memory(shared, end->qp[i].cq, end->qp[i].cq_memory);
-		qp_set_memory(shared, end->qp[i].index, end->qp[i].memory);
-	}
-	cr_assert_eq(transport_create(&end->worker[0], shared, 0, &io), 0);
-	transport_adopt_session(end->worker[0], RIG_SESSION);
-	for (uint32_t i = 0; i < end->qps; i++)
-		transport_attach(end->worker[0], end->qp[i].index, rig.now);
-}
-
 Test(shared, adopted_in_the_middle_of_everything)
 {
 	for (uint32_t when = 0; when < 24; when++) {
@@ -200,7 +177,7 @@ Test(shared, adopted_in_the_middle_of_everything)
 		}
 		for (uint32_t turns = 0; turns < when / 2; turns++)
 			rig_turn(&rig);
-		kill_and_adopt(when % 2 ? &rig.b : &rig.a);
+		end_restart(when % 2 ? &rig.b : &rig.a, rig.now);
 		rig_run(&rig, rig.now + 5000000000ull);
 		for (uint64_t i = 0; i < 20; i++)
 			expect_cqe(qa, i, 0);
@@ -255,7 +232,7 @@ Test(shared, an_armed_intent_is_finished)
 		.armed = INTENT_CQE | INTENT_RECEIVE | INTENT_RESPONDER,
 	};
 	for (int i = 0; i < 2; i++) {
-		kill_and_adopt(&rig.a);
+		end_restart(&rig.a, rig.now);
 		rig_settle(&rig);
 	}
 	cr_assert_eq(intent->armed, 0);
@@ -333,7 +310,7 @@ static void adopt_bind(bool done)
 	stop_in_local_operation();
 	if (done)
 		cr_assert_eq(window_bind(rig.a.memory, &who, &request), ACCESS_OK);
-	kill_and_adopt(&rig.a);
+	end_restart(&rig.a, rig.now);
 	rig_settle(&rig);
 	expect_cqe(qa, 1, 0);
 	cr_assert(token_is_good(token));
@@ -372,7 +349,7 @@ static void adopt_invalidate(bool done, bool recycled)
 		flight->slot = slot;
 		token_recycle(rig.a.memory, slot);
 	}
-	kill_and_adopt(&rig.a);
+	end_restart(&rig.a, rig.now);
 	rig_settle(&rig);
 	expect_cqe(qa, 2, 0);
 	expect_no_cqe(qa);
@@ -426,7 +403,7 @@ static void adopt_remote_invalidate(bool done)
 	if (done)
 		cr_assert_eq(token_invalidate(rig.a.memory, &who, token, true, &slot, &grace),
 			     ACCESS_OK);
-	kill_and_adopt(&rig.a);
+	end_restart(&rig.a, rig.now);
 	rig_run(&rig, rig.now + 3000000000ull);
 	cqe = expect_cqe(qa, 9, 0);
 	cr_assert_eq(cqe.output, token);
