@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <rte_cycles.h>
+
 #include "oriel-flood/flood.h"
+
+#define PATIENCE_SECONDS 120.0
 
 static bool complain(struct flood *f, unsigned int line, const char *what)
 {
@@ -65,9 +69,22 @@ static bool take_mtu(struct flood *f, unsigned int line, const char *text)
 	return true;
 }
 
+/* The sink writes it when our address has been found: so we are there and answer meanwhile. */
+static FILE *wait_for_table(struct flood *f)
+{
+	uint64_t end = rte_rdtsc() + (uint64_t)(PATIENCE_SECONDS / f->tick);
+	FILE *file;
+
+	do {
+		link_poll(f);
+		file = fopen(f->options.table, "re");
+	} while (!file && errno == ENOENT && rte_rdtsc() < end && !f->stop);
+	return file;
+}
+
 bool table_read(struct flood *f)
 {
-	FILE *file = fopen(f->options.table, "re");
+	FILE *file = wait_for_table(f);
 	unsigned int number = 0;
 	char line[160];
 	bool good = true;
