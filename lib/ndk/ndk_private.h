@@ -134,12 +134,13 @@ struct object {
 	struct object *needs[OBJECT_NEEDS];
 	void (*destroy)(struct object *object); /* gives back what only this type has */
 	struct request close;
-	uint32_t handle;  /* the daemon's; 0: not created yet */
-	uint32_t users;   /* successors alive */
-	uint32_t type;    /* NDK_OBJECT_TYPE; the header's copy belongs to the consumer */
-	bool closing;     /* its close was asked for: no more callbacks but completions */
-	bool close_early; /* the daemon hears of a close at once and waits for successors itself */
-	bool gone;        /* the daemon has closed it */
+	uint32_t handle;   /* the daemon's; 0: not created yet */
+	uint32_t users;    /* successors alive */
+	uint32_t requests; /* outstanding, its close not counted */
+	uint32_t type;     /* NDK_OBJECT_TYPE; the header's copy belongs to the consumer */
+	bool closing;      /* its close was asked for: no more callbacks but completions */
+	bool close_early;  /* the daemon hears of a close at once and waits for successors itself */
+	bool gone;         /* the daemon has closed it */
 };
 
 struct object *object_of(const NDK_OBJECT_HEADER *header);
