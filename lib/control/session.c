@@ -146,6 +146,7 @@ static const request_handler handlers[SHM_OP_MAX] = {
 	[SHM_OP_CONNECT_QP] = request_connect_qp,
 	[SHM_OP_REFILL_TOKENS] = request_refill_tokens,
 	[SHM_OP_SEGMENT_DROP] = request_segment_drop,
+	[SHM_OP_CREATE_AH] = request_unsupported,
 };
 
 static void request_run(struct control *control, uint32_t session,

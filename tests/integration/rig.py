@@ -47,7 +47,8 @@ def build_root():
 
 
 def program(name):
-    places = {"oriel-perf": "bench", "hostile": "tests/integration", "steady": "tests/integration"}
+    places = {"oriel-perf": "bench", "hostile": "tests/integration", "steady": "tests/integration",
+              "play": "tests/integration"}
     path = f"{build_root()}/{places.get(name, 'app')}/{name}"
     if not os.access(path, os.X_OK):
         raise Failure(f"{path} is missing: build it first")
@@ -295,7 +296,7 @@ class Daemon(Process):
         """How much of everything exists; timewait is not an object."""
         status = self.status()
         return {key: status[key] for key in (
-            "sessions", "pds", "cqs", "mrs", "mws", "qps", "connectors", "listeners",
+            "sessions", "pds", "cqs", "mrs", "mws", "qps", "connectors", "listeners", "srqs", "addresses",
             "connections", "connections_pending", "tokens_valid", "memory_bytes")}
 
     def expect_counts(self, baseline):
