@@ -324,7 +324,8 @@ static bool finish(struct end *end, struct op *op)
 		return false;
 	if (hazard == HAZARD_FENCE || rng_percent(rng, 5))
 		op->sqe.flags |= SHM_FLAG_READ_FENCE;
-	if (op->consumes && rng_percent(rng, 30))
+	/* Of no importance where no receive completes. */
+	if (rng_percent(rng, 30))
 		op->sqe.flags |= SHM_FLAG_SOLICIT;
 	if (op->silent)
 		op->sqe.flags |= SHM_FLAG_SILENT_SUCCESS;

@@ -40,6 +40,11 @@ bool fault_is_token(enum fault fault)
 	return fault_async(fault) == SHM_ASYNC_QP_ACCESS_ERROR;
 }
 
+bool fault_leaves(enum fault fault)
+{
+	return fault_async(fault) || fault == FAULT_NO_RECEIVE;
+}
+
 /* --- what the peer refuses -------------------------------------------------------- */
 
 /* A READ, WRITE or atomic of at least a byte. */

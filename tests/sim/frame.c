@@ -142,10 +142,12 @@ bool frame_read(const uint8_t *frame, uint32_t length, struct frame_facts *facts
 	if (facts->bth + headers + pad > facts->icrc)
 		return false;
 	facts->payload = facts->icrc - facts->bth - headers - pad;
+	facts->payload_at = facts->bth + headers;
 	facts->qpn = be24(bth + 5);
 	facts->psn = be24(bth + 9);
 	facts->ack_request = bth[8] >> 7;
 	facts->syndrome = opcodes[bth[0]].aeth ? bth[12] : 0;
+	facts->msn = opcodes[bth[0]].aeth ? be24(bth + 13) : 0;
 	return true;
 }
 

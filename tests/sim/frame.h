@@ -18,6 +18,8 @@ struct frame_facts {
 	bool ack_request;
 	uint32_t qpn, psn;
 	uint8_t syndrome; /* of an AETH, else 0 */
+	uint32_t msn;     /* the same */
+	uint32_t payload_at;
 	uint32_t payload; /* bytes behind all headers, pad left out */
 	const char *name; /* of the opcode */
 };

@@ -31,7 +31,7 @@ struct sim_buffer *buffer_take(struct world *world)
 		buffer->older = world->all_buffers;
 		world->all_buffers = buffer;
 	}
-	buffer->unkept = buffer->fatal = false;
+	buffer->unkept = buffer->fatal = buffer->rnr = false;
 	buffer->holder = NULL;
 	buffer->packet =
 		(struct pktbuf){ .data = buffer->bytes, .capacity = sizeof(buffer->bytes) };
@@ -146,6 +146,9 @@ static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
 	if (wire_parse(buffer->bytes, buffer->packet.length, &view) != WIRE_OK)
 		sim_fail(world, "a frame is good, and a moment later it is not");
 	watch_fatal_nak(worker, &view, buffer->fatal, false);
+	if (buffer->rnr && host_find_number(worker->host, view.qpn))
+		witness_rnr(host_find_number(worker->host, view.qpn), view.psn,
+			    view_aeth(&view)->syndrome & 0x1f);
 	if (transport_receive(worker->transport, &view, keep, world->now)) {
 		if (keep == NULL)
 			sim_fail(world, "a frame was kept that must not be");

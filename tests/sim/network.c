@@ -242,6 +242,7 @@ static void send_copy(struct world *world, unsigned int direction, const struct 
 
 	memcpy(copy.buffer->bytes, buffer->bytes, buffer->packet.length);
 	copy.buffer->packet.length = buffer->packet.length;
+	copy.buffer->rnr = buffer->rnr;
 	copy.due = world->now + world->config.delay_ns + rng_below(rng, most + 1);
 	world->statistics.doubled++;
 	log_frame(world, direction, facts, "once more", "", copy.due);
@@ -311,12 +312,19 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 	const char *complaint = frame_complaint(buffer->bytes, buffer->packet.length), *what = "";
 	struct flying flying = { .to = (uint8_t)!direction, .buffer = buffer };
 	struct frame_facts facts;
+	struct end *receiver;
 	bool late = false;
 
 	if (complaint)
 		sim_fail(world, "host %u sent a frame of which %s", direction, complaint);
 	frame_read(buffer->bytes, buffer->packet.length, &facts);
+	receiver = host_find_number(&world->host[!direction], facts.qpn);
+	if (receiver == NULL)
+		sim_fail(world, "host %u sent a frame to queue pair %#x, which is not there",
+			 direction, facts.qpn);
+	witness_sent(world, receiver->peer, buffer->bytes, &facts);
 	buffer->fatal = frame_is_fatal_nak(&facts);
+	buffer->rnr = facts.opcode == 0x11 && facts.syndrome >> 5 == 1;
 	world->statistics.frames++;
 	if (!calm(world) && !suffer(world, &flying, &facts, &what, &late)) {
 		log_frame(world, direction, &facts, "lost", "", 0);
@@ -388,7 +396,7 @@ static void arrive(struct world *world, const struct flying *flying)
 		return;
 	}
 	if (flying->tamper != TAMPER_NONE)
-		buffer->fatal = false;
+		buffer->fatal = buffer->rnr = false;
 	index = qp_find(host->shared, view.qpn);
 	worker = &host->worker[index ? qp_home(host->shared, index) : 0];
 	if (flying->tamper == TAMPER_REFUSE)

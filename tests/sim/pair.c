@@ -48,7 +48,7 @@ static void draw_connection(struct end *end, const struct qp_connection *timers)
 	struct qp_connection *c = &end->connection;
 
 	*c = *timers;
-	c->send_psn = draw_psn(rng);
+	c->send_psn = end->next_psn = end->sent_psn = draw_psn(rng);
 	c->path_mtu = end->pair->mtu;
 	c->max_reads_out = (uint8_t)(rng_percent(rng, 10) ? 0 : rng_between(rng, 1, 16));
 	c->remote_rights = (uint8_t)draw_rights(rng);
@@ -245,7 +245,8 @@ static bool ends_by_itself(const struct end *end)
 {
 	const bool outstanding = end->head != end->tail;
 
-	if (end->fault && !end->failed)
+	/* Without a timer it is never told that its peer was flushed. */
+	if (end->fault && !end->failed && (end->connection.timeout || !end->peer->flush_asked))
 		return true;
 	return outstanding && end->connection.timeout &&
 	       end->pair->flush_at > end->pair->world->now;

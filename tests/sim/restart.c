@@ -124,6 +124,8 @@ static void resume_end(struct end *end)
 		transport_flush(transport, end->index, now);
 	if (qp_get_state(end->host->shared, end->index) != QP_ERROR)
 		end->nak_taken = false;
+	end->rnr_until = 0;
+	end->rnr_waits = false;
 	end->restarts++;
 	for (int i = 0; i < 8; i++)
 		pair_trouble(end->pair);

@@ -28,7 +28,8 @@
 #define SIM_RING     512u                  /* requests or receives of an end in hand, at most */
 #define SIM_TROUBLES 16u                   /* more than any retry count */
 #define SIM_DEAD     64u
-#define SIM_WINDOWS  3u /* of an end, the one over the strip not counted */
+#define SIM_MESSAGES 1024u /* of an end, remembered by PSN */
+#define SIM_WINDOWS  3u    /* of an end, the one over the strip not counted */
 
 /* Client memory: guard bytes stand between all areas and are never to change. */
 #define AREA_GUARD   4096u
@@ -204,6 +205,13 @@ struct sim_srq {
 	uint64_t hold; /* until then none are posted */
 };
 
+/* A request that leaves, by its PSNs. */
+struct message {
+	uint32_t psn, packets;
+	uint32_t op;
+	uint8_t kind;
+};
+
 struct end {
 	struct pair *pair;
 	struct host *host;
@@ -232,6 +240,18 @@ struct end {
 	uint64_t hold_receives; /* until then none are posted */
 
 	struct sim_window window[SIM_WINDOWS + 1];
+
+	/* What is known of its frames. */
+	struct message message[SIM_MESSAGES];
+	uint32_t messages; /* posted, ever */
+	uint32_t next_psn; /* behind the last of them */
+	uint32_t sent_psn; /* behind the last that has left */
+	uint32_t source_port;
+	uint32_t gap_psn; /* of its last NAK for a gap */
+	bool gap_told, rnr_waits;
+	bool rnr_blind;         /* whether it heeds them cannot be said */
+	uint32_t rnr_psn, rnrs; /* RNR NAKs that have come for this PSN */
+	uint64_t rnr_until;     /* that PSN is not sent before */
 
 	/* Its end. */
 	struct op *fault;      /* the wrong request that was posted here */
@@ -327,6 +347,7 @@ struct sim_buffer {
 	struct host *holder;      /* whose daemon has it in hand */
 	bool unkept;              /* the transport may not keep it */
 	bool fatal;               /* a NAK that ends the queue pair, as it was sent */
+	bool rnr;                 /* an RNR NAK, as it was sent */
 	uint8_t bytes[4096 + 256];
 };
 
@@ -451,6 +472,15 @@ void network_destroy(struct world *world);
 /* Something went wrong that a retry has to make good. */
 void pair_trouble(struct pair *pair);
 
+/* --- witness.c -------------------------------------------------------------------- */
+
+void witness_posted(struct end *end, struct op *op);
+/* A frame of this end, as it leaves. */
+void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
+		  const struct frame_facts *facts);
+/* An RNR NAK reaches this end. */
+void witness_rnr(struct end *end, uint32_t psn, uint8_t code);
+
 /* --- model.c
  * ---------------------------------------------------------------------------------------------- */
 
@@ -561,6 +591,8 @@ bool fault_post(struct end *end);
 const char *fault_name(enum fault fault);
 /* The event that ends the responder's queue pair for it; 0: it does not reach the responder. */
 uint32_t fault_async(enum fault fault);
+/* Whether the request leaves its host at all. */
+bool fault_leaves(enum fault fault);
 /* Whether the responder reports a bad token. */
 bool fault_is_token(enum fault fault);
 

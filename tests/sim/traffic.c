@@ -34,6 +34,8 @@ void traffic_post(struct end *end, struct op *op)
 	log_request(end, op);
 	if (op->fault)
 		end->fault = op;
+	if (end->fault == NULL || fault_leaves(end->fault->fault))
+		witness_posted(end, op);
 	if (!op->doomed) {
 		model_execute(end, op);
 		if (op->kind == KIND_SEND_INV && op->window)

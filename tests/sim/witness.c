@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What every frame must look like when it leaves a host: the request as it was posted, the answer
+ * as it is due, the path as it was agreed. That holds whatever the other end makes of it, so
+ * mistakes that our own peer would forgive are found here.
+ */
+#include <string.h>
+
+#include "sim.h"
+
+#define PSNS 0x1000000u
+
+static _Noreturn void complain(const struct end *sender, const struct frame_facts *facts,
+			       const char *what, uint64_t is, uint64_t due)
+{
+	sim_fail(sender->pair->world, "pair %u end %u sent %s PSN %06x: %s is %#llx and not %#llx",
+		 sender->pair->number, sender->side, facts->name, facts->psn, what,
+		 (unsigned long long)is, (unsigned long long)due);
+}
+
+static void need(const struct end *sender, const struct frame_facts *facts, const char *what,
+		 uint64_t is, uint64_t due)
+{
+	if (is != due)
+		complain(sender, facts, what, is, due);
+}
+
+static uint64_t read_be(const uint8_t *p, unsigned int bytes)
+{
+	uint64_t value = 0;
+
+	while (bytes--)
+		value = value << 8 | *p++;
+	return value;
+}
+
+/* --- messages by PSN -------------------------------------------------------------- */
+
+/* Whether the peer ever sees it, by its kind and what is wrong with it. */
+static bool op_leaves(const struct op *op)
+{
+	if (op->kind == KIND_BIND || op->kind == KIND_INVALIDATE)
+		return false;
+	return op->fault == FAULT_NONE || fault_leaves(op->fault);
+}
+
+void witness_posted(struct end *end, struct op *op)
+{
+	struct message *message = &end->message[end->messages % SIM_MESSAGES];
+
+	if (!op_leaves(op))
+		return;
+	*message = (struct message){ .psn = end->next_psn,
+				     .packets = op->packets,
+				     .op = op->number,
+				     .kind = (uint8_t)op->kind };
+	end->next_psn = (end->next_psn + op->packets) % PSNS;
+	end->messages++;
+}
+
+/* Counted from 1, as an MSN is; 0: none that is remembered has this PSN. */
+static uint32_t find_message(const struct end *end, uint32_t psn)
+{
+	const uint32_t back = (end->next_psn - psn) % PSNS;
+	uint32_t low = end->messages > SIM_MESSAGES ? end->messages - SIM_MESSAGES : 0;
+	uint32_t high = end->messages;
+	const uint32_t first = low;
+
+	if (back == 0 || back > PSNS / 2)
+		return 0;
+	/* The last one that starts at or before it. */
+	while (low < high) {
+		const uint32_t middle = low + (high - low) / 2;
+		const struct message *m = &end->message[middle % SIM_MESSAGES];
+
+		if ((end->next_psn - m->psn) % PSNS >= back)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low > first ? low : 0;
+}
+
+static const struct message *message_at(const struct end *end, uint32_t number)
+{
+	return &end->message[(number - 1) % SIM_MESSAGES];
+}
+
+static bool kind_returns(uint8_t kind)
+{
+	return kind >= KIND_READ && kind <= KIND_CMP_SWAP;
+}
+
+/* --- path ------------------------------------------------------------------------- */
+
+static void check_addresses(const struct end *sender, const uint8_t *frame,
+			    const struct frame_facts *facts)
+{
+	const struct qp_path *path = &sender->connection.path;
+	const uint8_t *ip = frame + facts->l3;
+
+	if (memcmp(frame, path->remote_mac, 6) || memcmp(frame + 6, path->local_mac, 6))
+		complain(sender, facts, "a MAC address", read_be(frame, 6), 0);
+	need(sender, facts, "the VLAN tag", facts->l3 == 18 ? read_be(frame + 14, 2) : 0,
+	     path->vlan_tci);
+	if (facts->v4
+		    ? memcmp(ip + 12, path->local_gid + 12, 4) ||
+			      memcmp(ip + 16, path->remote_gid + 12, 4)
+		    : memcmp(ip + 8, path->local_gid, 16) || memcmp(ip + 24, path->remote_gid, 16))
+		complain(sender, facts, "an IP address", 0, 0);
+}
+
+static void check_path(struct end *sender, const uint8_t *frame, const struct frame_facts *facts)
+{
+	const struct qp_path *path = &sender->connection.path;
+	const uint8_t *ip = frame + facts->l3;
+	const uint32_t port = (uint32_t)read_be(frame + facts->bth - 8, 2);
+
+	check_addresses(sender, frame, facts);
+	/* Of the traffic class the lower two bits are for congestion. */
+	need(sender, facts, "the DSCP", (facts->v4 ? ip[1] : (read_be(ip, 4) >> 20 & 0xff)) >> 2,
+	     path->traffic_class >> 2);
+	need(sender, facts, "the hop limit", ip[facts->v4 ? 8 : 7], path->hop_limit);
+	if (facts->v4)
+		need(sender, facts, "\"don't fragment\"", ip[6] >> 5, 2);
+	if (sender->source_port == 0)
+		sender->source_port = port;
+	need(sender, facts, "the source port", port, sender->source_port);
+	if (port < 0xc000)
+		complain(sender, facts, "the source port", port, 0xc000);
+	need(sender, facts, "MigReq", frame[facts->bth + 1] >> 6 & 1, 1);
+}
+
+/* --- requests --------------------------------------------------------------------- */
+
+struct shape {
+	uint8_t first, middle, last, only;
+};
+
+static uint8_t request_opcode(const struct message *message, uint32_t packet)
+{
+	static const struct shape shape[] = {
+		[KIND_SEND] = { 0x00, 0x01, 0x02, 0x04 },
+		[KIND_SEND_IMM] = { 0x00, 0x01, 0x03, 0x05 },
+		[KIND_SEND_INV] = { 0x00, 0x01, 0x16, 0x17 },
+		[KIND_WRITE] = { 0x06, 0x07, 0x08, 0x0a },
+		[KIND_WRITE_IMM] = { 0x06, 0x07, 0x09, 0x0b },
+		[KIND_READ] = { 0x0c, 0x0c, 0x0c, 0x0c },
+		[KIND_FETCH_ADD] = { 0x14, 0x14, 0x14, 0x14 },
+		[KIND_CMP_SWAP] = { 0x13, 0x13, 0x13, 0x13 },
+	};
+	const struct shape *s = &shape[message->kind];
+
+	if (message->packets == 1)
+		return s->only;
+	if (packet == 0)
+		return s->first;
+	return packet + 1 == message->packets ? s->last : s->middle;
+}
+
+static void check_reth(const struct end *sender, const struct frame_facts *facts,
+		       const uint8_t *reth, const struct op *op, uint32_t offset)
+{
+	need(sender, facts, "the address", read_be(reth, 8), op->sqe.address + offset);
+	need(sender, facts, "the token", read_be(reth + 8, 4), op->sqe.token);
+	need(sender, facts, "the length", read_be(reth + 12, 4), op->length - offset);
+}
+
+static void check_atomic(const struct end *sender, const struct frame_facts *facts,
+			 const uint8_t *atomic, const struct op *op)
+{
+	need(sender, facts, "the address", read_be(atomic, 8), op->sqe.address);
+	need(sender, facts, "the token", read_be(atomic + 8, 4), op->sqe.token);
+	need(sender, facts, "the operand", read_be(atomic + 12, 8), op->sqe.swap);
+	need(sender, facts, "the comparand", read_be(atomic + 20, 8),
+	     op->kind == KIND_CMP_SWAP ? op->sqe.compare : 0);
+}
+
+static void check_headers(const struct end *sender, const struct frame_facts *facts,
+			  const uint8_t *extension, const struct op *op, uint32_t packet)
+{
+	switch (facts->opcode) {
+	case 0x03:
+	case 0x05:
+	case 0x09:
+		if (memcmp(extension, &op->sqe.immediate, 4))
+			complain(sender, facts, "the immediate", read_be(extension, 4), 0);
+		break;
+	case 0x0b:
+		if (memcmp(extension + 16, &op->sqe.immediate, 4))
+			complain(sender, facts, "the immediate", read_be(extension + 16, 4), 0);
+		check_reth(sender, facts, extension, op, 0);
+		break;
+	case 0x06:
+	case 0x0a: check_reth(sender, facts, extension, op, 0); break;
+	case 0x0c: check_reth(sender, facts, extension, op, packet * sender->pair->mtu); break;
+	case 0x13:
+	case 0x14: check_atomic(sender, facts, extension, op); break;
+	case 0x16:
+	case 0x17: need(sender, facts, "the token", read_be(extension, 4), op->sqe.token); break;
+	default: break;
+	}
+}
+
+static void check_payload(const struct end *sender, const struct frame_facts *facts,
+			  const uint8_t *payload, const struct op *op, uint32_t packet)
+{
+	const uint32_t mtu = sender->pair->mtu, offset = packet * mtu;
+	const uint32_t length = op->length - offset < mtu ? op->length - offset : mtu;
+
+	need(sender, facts, "the payload's length", facts->payload, length);
+	if (op->remote.fresh && length && memcmp(payload, op->remote.fresh + offset, length))
+		complain(sender, facts, "the payload", payload[0], op->remote.fresh[offset]);
+}
+
+static void check_request(struct end *sender, const uint8_t *frame, const struct frame_facts *facts)
+{
+	const uint32_t number = find_message(sender, facts->psn);
+	const struct message *message;
+	const struct op *op;
+	uint32_t packet, end;
+	bool asks;
+
+	if (number == 0)
+		complain(sender, facts, "the next PSN", facts->psn, sender->next_psn);
+	message = message_at(sender, number);
+	if (message->op - sender->head >= sender->tail - sender->head)
+		complain(sender, facts, "a completed request's number", message->op, sender->head);
+	op = sender->op[message->op % SIM_RING];
+	packet = (facts->psn - message->psn) % PSNS;
+	need(sender, facts, "the opcode", facts->opcode, request_opcode(message, packet));
+	asks = (op->kind <= KIND_SEND_INV || op->kind == KIND_WRITE_IMM) &&
+	       (op->sqe.flags & SHM_FLAG_SOLICIT) && packet + 1 == message->packets;
+	need(sender, facts, "SE", frame[facts->bth + 1] >> 7, asks);
+	check_headers(sender, facts, frame + facts->bth + 12, op, packet);
+	if (!kind_returns(message->kind))
+		check_payload(sender, facts, frame + facts->payload_at, op, packet);
+	if (facts->psn == sender->rnr_psn) {
+		if (sender->rnr_until > sender->pair->world->now)
+			complain(sender, facts, "the time", sender->pair->world->now,
+				 sender->rnr_until);
+		sender->rnr_waits = false;
+	}
+	end = (facts->psn + 1) % PSNS;
+	if (message->kind == KIND_READ)
+		end = (message->psn + message->packets) % PSNS;
+	if ((end - sender->sent_psn) % PSNS < PSNS / 2)
+		sender->sent_psn = end;
+}
+
+/* --- answers ---------------------------------------------------------------------- */
+
+/* How many READs and atomics come right behind this message. */
+static uint32_t returning_behind(const struct end *requester, uint32_t number)
+{
+	uint32_t count = 0;
+
+	while (number + count < requester->messages &&
+	       kind_returns(message_at(requester, number + count + 1)->kind))
+		count++;
+	return count;
+}
+
+static void check_msn(const struct end *sender, const struct frame_facts *facts, uint32_t low,
+		      uint32_t high)
+{
+	if (facts->msn < low || facts->msn > high)
+		complain(sender, facts, "the MSN", facts->msn, low);
+}
+
+/* READ response or atomic result. */
+static void check_response(const struct end *sender, const struct frame_facts *facts)
+{
+	const struct end *requester = sender->peer;
+	const uint32_t number = find_message(requester, facts->psn), mtu = sender->pair->mtu;
+	const bool atomic = facts->opcode == 0x12;
+	const struct message *message;
+	uint32_t packet;
+	bool last;
+
+	if (number == 0)
+		complain(sender, facts, "the PSN of a request", facts->psn, requester->next_psn);
+	message = message_at(requester, number);
+	packet = (facts->psn - message->psn) % PSNS;
+	if (!kind_returns(message->kind) || (message->kind != KIND_READ) != atomic)
+		complain(sender, facts, "the kind of the request", message->kind, KIND_READ);
+	if (facts->opcode != 0x0e)
+		need(sender, facts, "the syndrome", facts->syndrome, 0x1f);
+	if (facts->opcode != 0x0e)
+		check_msn(sender, facts, number, requester->messages);
+	if (atomic)
+		return;
+	last = facts->opcode == 0x0f || facts->opcode == 0x10;
+	need(sender, facts, "being the last", last, packet + 1 == message->packets);
+	if (packet == 0 && facts->opcode != 0x0d && facts->opcode != 0x10)
+		complain(sender, facts, "the opcode", facts->opcode, 0x0d);
+	if (!last)
+		need(sender, facts, "the payload's length", facts->payload, mtu);
+}
+
+static void check_ack(const struct end *sender, const struct frame_facts *facts)
+{
+	const struct end *requester = sender->peer;
+	const uint32_t number = find_message(requester, facts->psn);
+	uint32_t done = 0;
+
+	need(sender, facts, "the syndrome", facts->syndrome, 0x1f);
+	if (number == 0) {
+		/* Of nothing yet, or of what is long past and has had READs behind it. */
+		if (requester->messages <= SIM_MESSAGES)
+			need(sender, facts, "the PSN", facts->psn,
+			     (requester->connection.send_psn + PSNS - 1) % PSNS);
+	} else {
+		const struct message *message = message_at(requester, number);
+
+		if (kind_returns(message->kind))
+			complain(sender, facts, "the kind of the request", message->kind,
+				 KIND_SEND);
+		done = number - ((message->psn + message->packets - 1 - facts->psn) % PSNS != 0);
+	}
+	if (requester->messages <= SIM_MESSAGES || number)
+		check_msn(sender, facts, done, done + returning_behind(requester, done));
+}
+
+static void check_rnr(const struct end *sender, const struct frame_facts *facts, uint32_t number)
+{
+	const struct end *requester = sender->peer;
+	const struct message *message;
+	uint32_t packet;
+
+	need(sender, facts, "the RNR timer", facts->syndrome & 0x1f,
+	     sender->connection.min_rnr_timer);
+	if (number == 0)
+		complain(sender, facts, "the PSN of a request", facts->psn, requester->next_psn);
+	message = message_at(requester, number);
+	packet = (facts->psn - message->psn) % PSNS;
+	if (!(message->kind <= KIND_SEND_INV && packet == 0) &&
+	    !(message->kind == KIND_WRITE_IMM && packet + 1 == message->packets))
+		complain(sender, facts, "the kind of the request", message->kind, KIND_SEND);
+}
+
+/* The messages before the one that it is about: just these are complete. */
+static void check_nak(struct end *sender, const struct frame_facts *facts)
+{
+	const struct end *requester = sender->peer;
+	const uint32_t number = find_message(requester, facts->psn);
+	uint32_t before = number ? number - 1 : requester->messages;
+
+	if (number == 0 && facts->psn != requester->next_psn)
+		complain(sender, facts, "the expected PSN", facts->psn, requester->next_psn);
+	if (facts->syndrome >> 5 == 1) {
+		check_rnr(sender, facts, number);
+		check_msn(sender, facts, before, before);
+	} else if (facts->syndrome == 0x60) {
+		check_msn(sender, facts, before, before);
+		if (sender->gap_told && sender->gap_psn == facts->psn)
+			complain(sender, facts, "the gap told before", facts->psn, 0);
+		sender->gap_told = true;
+		sender->gap_psn = facts->psn;
+	} else {
+		check_msn(sender, facts, before, requester->messages);
+	}
+}
+
+void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
+		  const struct frame_facts *facts)
+{
+	check_path(sender, frame, facts);
+	if (facts->opcode <= 0x0c || facts->opcode >= 0x13)
+		check_request(sender, frame, facts);
+	else if (facts->opcode != 0x11)
+		check_response(sender, facts);
+	else if (facts->syndrome >> 5 == 0)
+		check_ack(sender, facts);
+	else
+		check_nak(sender, facts);
+}
+
+/* --- RNR NAKs ----------------------------------------------------------------------------------
+ */
+
+/* IBTA table 45, in units of 10 us. */
+static uint64_t rnr_time(uint8_t code)
+{
+	static const uint32_t exact[] = { 65536, 1, 2, 3 };
+
+	if (code < 4)
+		return exact[code] * 10000ull;
+	return ((code & 1 ? 6ull : 4ull) << ((code - 4) / 2)) * 10000ull;
+}
+
+/* Whether something before it waits for an answer: that then is asked for at once. */
+static bool waits_for_answer(const struct end *end, uint32_t before)
+{
+	for (uint32_t i = end->head; i != before; i++)
+		if (kind_returns((uint8_t)end->op[i % SIM_RING]->kind))
+			return true;
+	return false;
+}
+
+void witness_rnr(struct end *end, uint32_t psn, uint8_t code)
+{
+	const uint32_t number = find_message(end, psn);
+	const uint64_t now = end->pair->world->now;
+	uint32_t op;
+
+	if (number == 0)
+		return;
+	op = message_at(end, number)->op;
+	if (op - end->head >= end->tail - end->head)
+		return;
+	if (psn != end->rnr_psn) {
+		end->rnrs = 0;
+		end->rnr_until = 0;
+		end->rnr_blind = end->rnr_waits = false;
+	}
+	end->rnr_psn = psn;
+	end->rnrs++;
+	end->rnr_blind |= waits_for_answer(end, op);
+	/* One that comes while it waits, or that is late to wake, changes nothing. */
+	if (!end->rnr_blind && !end->rnr_waits) {
+		end->rnr_until = now + rnr_time(code);
+		end->rnr_waits = true;
+	}
+}
