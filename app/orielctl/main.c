@@ -21,7 +21,10 @@ static const char usage[] =
 	"  fault [PORT [receive|transmit] KEY=VALUE ... | off]\n"
 	"             shows the faults that ports make by themselves, for tests; or sets them:\n"
 	"             loss, duplicate, reorder, corrupt, delay (1%, 0.05%), delay-us, seed;\n"
-	"             what is not said is off; without a direction both are set\n\n"
+	"             what is not said is off; without a direction both are set\n"
+	"  congestion [on|off]\n"
+	"             congestion control (DCQCN): how it stands, or switch it until the daemon's "
+	"end\n\n"
 	"  -s, --socket PATH  the daemon's socket (default $ORIEL_SOCKET, else "
 	"/run/oriel/ndk.sock)\n"
 	"      --json         what the daemon said, as it said it\n"
@@ -201,18 +204,37 @@ static void show_pairs(const char *title, const json_t *pairs)
 		printf("  %-28s %lld\n", key, (long long)json_integer_value(value));
 }
 
+/* Of bytes per second; 0 has a name. */
+static const char *rate(unsigned long long bytes, const char *none)
+{
+	static char buffer[32];
+
+	if (!bytes)
+		return none;
+	snprintf(buffer, sizeof(buffer), "%.3gG", (double)bytes * 8 / 1e9);
+	return buffer;
+}
+
+static void show_congestion(const json_t *congestion)
+{
+	printf("congestion control %s, line rate %sb/s, ", text(congestion, "control"),
+	       rate(number(congestion, "line_rate"), "?"));
+	printf("no queue pair below %sb/s, CNPs in DSCP %llu\n",
+	       rate(number(congestion, "minimum_rate"), "?"), number(congestion, "cnp_dscp"));
+}
+
 static void show_qps(const json_t *qps)
 {
 	const char *key;
 	json_t *qp;
 
-	printf("%-8s %-6s %7s %6s %-10s %-40s %12s %12s\n", "qpn", "state", "session", "worker",
-	       "remote qpn", "remote", "messages in", "out");
-	json_object_foreach((json_t *)qps, key, qp)
-		printf("0x%06llx %-6s %7llu %6llu 0x%06llx   %-40s %12llu %12llu\n",
-		       number(qp, "qpn"), text(qp, "state"), number(qp, "session"),
-		       number(qp, "worker"), number(qp, "remote_qpn"), text(qp, "remote"),
-		       number(qp, "messages_in"), number(qp, "messages_out"));
+	printf("%-8s %-6s %7s %6s %-10s %-40s %12s %12s %9s\n", "qpn", "state", "session", "worker",
+	       "remote qpn", "remote", "messages in", "out", "rate");
+	json_object_foreach((json_t *)qps, key, qp) printf(
+		"0x%06llx %-6s %7llu %6llu 0x%06llx   %-40s %12llu %12llu %9s\n", number(qp, "qpn"),
+		text(qp, "state"), number(qp, "session"), number(qp, "worker"),
+		number(qp, "remote_qpn"), text(qp, "remote"), number(qp, "messages_in"),
+		number(qp, "messages_out"), rate(number(qp, "rate"), "line"));
 }
 
 static void show_workers(const json_t *workers)
@@ -357,6 +379,26 @@ static const struct part stats_parts[] = { { "/oriel/workers", show_workers },
 					   { "/oriel/verdicts", show_verdicts },
 					   { NULL, NULL } };
 
+static const struct part congestion_parts[] = { { "/oriel/congestion", show_congestion },
+						{ NULL, NULL } };
+static const struct part congestion_on_parts[] = { { "/oriel/congestion,on", show_congestion },
+						   { NULL, NULL } };
+static const struct part congestion_off_parts[] = { { "/oriel/congestion,off", show_congestion },
+						    { NULL, NULL } };
+
+/* NULL after a message. */
+static const struct part *parts_of_congestion(const char *argument)
+{
+	if (!argument)
+		return congestion_parts;
+	if (!strcmp(argument, "on"))
+		return congestion_on_parts;
+	if (!strcmp(argument, "off"))
+		return congestion_off_parts;
+	fprintf(stderr, "orielctl: congestion %s: expected on or off\n", argument);
+	return NULL;
+}
+
 static int show(const struct options *options, const struct part *parts)
 {
 	json_t *whole = json_object();
@@ -367,12 +409,14 @@ static int show(const struct options *options, const struct part *parts)
 		goto out;
 	for (; parts->command; parts++) {
 		json_t *value = parts->show == show_qps ? ask_qps(fd) : ask(fd, parts->command);
+		const char *name;
 
 		if (!value)
 			goto out;
 		if (!options->json)
 			parts->show(value);
-		json_object_set_new(whole, parts->command + strlen("/oriel/"), value);
+		name = strndupa(parts->command, strcspn(parts->command, ",")) + strlen("/oriel/");
+		json_object_set_new(whole, name, value);
 	}
 	if (options->json) {
 		json_dumpf(whole, stdout, JSON_INDENT(2));
@@ -414,7 +458,8 @@ static bool parse_options(int argc, char **argv, struct options *options)
 		return false;
 	options->command = argv[optind];
 	options->words = argv + optind + 1;
-	return optind == argc - 1 || !strcmp(options->command, "fault");
+	return optind == argc - 1 || !strcmp(options->command, "fault") ||
+	       (!strcmp(options->command, "congestion") && optind == argc - 2);
 }
 
 int main(int argc, char **argv)
@@ -424,6 +469,11 @@ int main(int argc, char **argv)
 	if (!parse_options(argc, argv, &options)) {
 		fputs(usage, stderr);
 		return 2;
+	}
+	if (!strcmp(options.command, "congestion")) {
+		const struct part *parts = parts_of_congestion(options.words[0]);
+
+		return parts ? show(&options, parts) : 2;
 	}
 	if (!strcmp(options.command, "status"))
 		return show(&options, status_parts);

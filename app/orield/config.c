@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/ini.h"
+#include "orield/config_congestion.h"
 #include "orield/fault.h"
 
 struct parse {
@@ -19,6 +20,7 @@ struct parse {
 	uint64_t seen_port[NET_MAX_PORTS];
 	uint64_t seen_fault[NET_MAX_PORTS];
 	unsigned int fault_line[NET_MAX_PORTS];
+	uint64_t seen_congestion;
 	bool has_v4[NET_MAX_PORTS], has_v6[NET_MAX_PORTS];
 };
 
@@ -300,9 +302,19 @@ static void set_gateway(struct parse *parse, const struct ini_entry *entry)
 	}
 }
 
+/* "peer", or a number. */
+static void set_dscp(struct parse *parse, const struct ini_entry *entry)
+{
+	uint64_t number;
+
+	parse->port->own_dscp = strcmp(entry->value, "peer") != 0;
+	if (parse->port->own_dscp && ini_get_number(entry, 0, 63, &number))
+		parse->port->dscp = (uint8_t)number;
+}
+
 static const struct key port_keys[] = {
-	{ "device", set_device }, { "ip", set_ip },           { "vlan", set_vlan },
-	{ "mtu", set_mtu },       { "gateway", set_gateway }, { NULL, NULL },
+	{ "device", set_device },   { "ip", set_ip },     { "vlan", set_vlan }, { "mtu", set_mtu },
+	{ "gateway", set_gateway }, { "dscp", set_dscp }, { NULL, NULL },
 };
 
 /* --- [fault NAME] ---------------------------------------------------------------------------- */
@@ -411,8 +423,10 @@ static void on_entry(void *context, const struct ini_entry *entry)
 			return;
 		parse->fault_line[port_number(parse)] = entry->reader->line;
 		run_key(parse, entry, fault_keys, &parse->seen_fault[port_number(parse)]);
+	} else if (!strcmp(entry->section, "congestion")) {
+		config_congestion_key(&parse->config->congestion, entry, &parse->seen_congestion);
 	} else {
-		ini_refuse(entry, "a section [daemon], [port NAME] or [fault NAME]");
+		ini_refuse(entry, "a section [daemon], [congestion], [port NAME] or [fault NAME]");
 	}
 }
 
@@ -464,6 +478,7 @@ static void check_whole(struct parse *parse)
 					     "device %s is already that of port %s", port->device,
 					     net->port[q].name);
 	}
+	config_congestion_check(&parse->config->congestion, reader);
 	if (!net->workers) {
 		/* On a machine of one processor, both share it. */
 		net->worker_cpu[0] = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? 1 : 0;
@@ -490,6 +505,7 @@ int config_read(struct config *config, const char *path)
 		.max_qps = 16384,
 		.max_windows = 1048576,
 	};
+	congestion_defaults(&config->congestion, 0);
 	error = ini_read(&parse.reader, path, on_entry, &parse);
 	if (error)
 		return error; /* what was refused would only be said to be missing as well */

@@ -12,6 +12,7 @@ struct config {
 	const char *path;
 	struct net_config net;
 	struct control_config control;
+	struct congestion_parameters congestion;
 	unsigned int hugepages; /* enum config_hugepages */
 	bool telemetry;
 	uint32_t max_qps;                        /* powers of two */

@@ -171,8 +171,12 @@ static int build_state(struct daemon *daemon)
 	error = memory_create(&daemon->memory, &daemon->arena, config->net.workers, false);
 	if (error)
 		return error;
-	return transport_shared_create(&daemon->shared, &daemon->arena, daemon->memory, &sizes,
-				       false);
+	error = transport_shared_create(&daemon->shared, &daemon->arena, daemon->memory, &sizes,
+					false);
+	if (error)
+		return error;
+	transport_set_congestion(daemon->shared, &config->congestion);
+	return 0;
 }
 
 /* Clear of multicast and universal bits, so never a real adapter's GUID. */

@@ -3,6 +3,7 @@
 #include "orield/telemetry.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <rte_eal.h>
 #include <rte_telemetry.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 static struct {
 	const struct control *control;
 	const struct net *net;
-	const struct transport_shared *shared;
+	struct transport_shared *shared;
 	char link[128];
 } telemetry;
 
@@ -252,13 +253,37 @@ static int on_qps(const char *command, const char *parameters, struct rte_tel_da
 					     address_format(status.remote_gid, address));
 		rte_tel_data_add_dict_u64(qp, "messages_in", status.messages_in);
 		rte_tel_data_add_dict_u64(qp, "messages_out", status.messages_out);
+		rte_tel_data_add_dict_u64(qp, "rate", status.rate);
 		add_numbered(data, i, qp);
 	}
 	return 0;
 }
 
+/* parameters: "on", "off", or none. Each connection has a thread of its own. */
+static int on_congestion(const char *command, const char *parameters, struct rte_tel_data *data)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct congestion_parameters congestion;
+
+	if (parameters && strcmp(parameters, "on") && strcmp(parameters, "off"))
+		return -EINVAL;
+	pthread_mutex_lock(&lock);
+	transport_get_congestion(telemetry.shared, &congestion);
+	if (parameters) {
+		congestion.enabled = !strcmp(parameters, "on");
+		transport_set_congestion(telemetry.shared, &congestion);
+	}
+	pthread_mutex_unlock(&lock);
+	rte_tel_data_start_dict(data);
+	rte_tel_data_add_dict_string(data, "control", congestion.enabled ? "on" : "off");
+	rte_tel_data_add_dict_u64(data, "line_rate", transport_line_rate(telemetry.shared));
+	rte_tel_data_add_dict_u64(data, "minimum_rate", congestion.minimum_rate);
+	rte_tel_data_add_dict_u64(data, "cnp_dscp", congestion.cnp_dscp);
+	return 0;
+}
+
 void telemetry_start(const struct control *control, struct net *net,
-		     const struct transport_shared *shared, const char *socket_path)
+		     struct transport_shared *shared, const char *socket_path)
 {
 	char target[256];
 
@@ -274,6 +299,8 @@ void telemetry_start(const struct control *control, struct net *net,
 	rte_telemetry_register_cmd("/oriel/qps", on_qps,
 				   "Queue pairs; parameter: index to begin with");
 	fault_command_start(net);
+	rte_telemetry_register_cmd("/oriel/congestion", on_congestion,
+				   "Congestion control; parameter: on or off");
 	snprintf(target, sizeof(target), "%s/dpdk_telemetry.v2", rte_eal_get_runtime_dir());
 	snprintf(telemetry.link, sizeof(telemetry.link), "%s.telemetry", socket_path);
 	unlink(telemetry.link);

@@ -8,11 +8,11 @@
 
 /*
  * Registers /oriel/status, /oriel/ports, /oriel/workers, /oriel/verdicts, /oriel/sessions,
- * /oriel/qps and /oriel/fault, and links SOCKET.telemetry to the telemetry socket so that tools
- * find it.
+ * /oriel/qps, /oriel/congestion and /oriel/fault, and links SOCKET.telemetry to the telemetry
+ * socket so that tools find it.
  */
 void telemetry_start(const struct control *control, struct net *net,
-		     const struct transport_shared *shared, const char *socket_path);
+		     struct transport_shared *shared, const char *socket_path);
 void telemetry_stop(void);
 
 #endif

@@ -161,7 +161,8 @@ int connection_prepare(struct control *control, struct object *connector)
 	}
 	if (error)
 		return error;
-	connection.path.traffic_class = c->traffic_class;
+	connection.path.traffic_class =
+		net_traffic_class(control->net, c->local.gid, c->traffic_class);
 	connection.path.hop_limit = c->hop_limit ? c->hop_limit : 64;
 	connection.path.flow_label = c->flow_label;
 	c->state = CONNECTOR_PREPARING;
@@ -237,6 +238,7 @@ static int connection_request(struct control *control, struct object *connector,
 		.retry_count = c->retry_count,
 		.rnr_retry_count = c->rnr_retry,
 		.ack_timeout = c->timeout,
+		.traffic_class = net_traffic_class(control->net, c->local.gid, c->traffic_class),
 		.hop_limit = c->hop_limit,
 		.local_port = c->local.port,
 		.remote_port = c->remote.port,

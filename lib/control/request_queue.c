@@ -305,7 +305,8 @@ int32_t request_connect_qp(struct control *control, uint32_t session,
 		return NT_HOST_UNREACHABLE; /* resolution is under way: the client asks again */
 	if (error)
 		return error == -ENETUNREACH ? NT_NETWORK_UNREACHABLE : NT_HOST_UNREACHABLE;
-	connection.path.traffic_class = want->traffic_class;
+	connection.path.traffic_class =
+		net_traffic_class(control->net, want->local.gid, want->traffic_class);
 	connection.path.hop_limit = want->hop_limit ? want->hop_limit : 64;
 	qp->pending_op = request->op;
 	qp->pending_id = request->id;

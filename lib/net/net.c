@@ -217,6 +217,15 @@ int net_find_address(const struct net *net, const uint8_t gid[16])
 	return -1;
 }
 
+uint8_t net_traffic_class(const struct net *net, const uint8_t local_gid[16], uint8_t wanted)
+{
+	int port = net_find_address(net, local_gid);
+
+	if (port >= 0 && net->config.port[port].own_dscp)
+		return (uint8_t)(net->config.port[port].dscp << 2);
+	return wanted;
+}
+
 int net_resolve(struct net *net, const uint8_t local_gid[16], const uint8_t remote_gid[16],
 		struct qp_path *path, uint64_t now)
 {
@@ -316,6 +325,23 @@ static unsigned int read_frames(struct net *net, const struct worker *worker)
 	return count;
 }
 
+/* The fastest link's, bytes per second. */
+static void tell_line_rate(struct net *net)
+{
+	const uint64_t megabit = 1000000 / 8;
+	uint32_t fastest = 0;
+
+	for (uint32_t p = 0; p < net->config.ports; p++) {
+		struct rte_eth_link link;
+
+		if (rte_eth_link_get_nowait(net->port[p].id, &link) == 0 &&
+		    link.link_status == RTE_ETH_LINK_UP &&
+		    link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
+			fastest = RTE_MAX(fastest, link.link_speed);
+	}
+	transport_set_line_rate(net->shared, fastest * megabit);
+}
+
 /*
  * Peers hear of our addresses when a link comes up, at the start as well, and once more a
  * little later (RFC 5227 2.3): the other end of a link is not always as quick.
@@ -325,6 +351,7 @@ static void look_at_links(struct net *net)
 	if (net->links_looked && net->now - net->links_looked < LOOK_AT_LINKS_NS)
 		return;
 	net->links_looked = net->now;
+	tell_line_rate(net);
 	for (uint32_t p = 0; p < net->config.ports; p++) {
 		struct net_port *port = &net->port[p];
 		struct rte_eth_link link;

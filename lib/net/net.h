@@ -58,8 +58,10 @@ struct net_port_config {
 	char device[256]; /* PCI address or vdev with arguments */
 	struct net_address address[NET_MAX_ADDRESSES];
 	uint32_t addresses;
-	uint16_t vlan;        /* 0: untagged (and priority-tagged) */
-	uint16_t mtu;         /* bytes of IP packet */
+	uint16_t vlan; /* 0: untagged (and priority-tagged) */
+	uint16_t mtu;  /* bytes of IP packet */
+	bool own_dscp; /* `dscp` is that of all paths; else each has its peer's */
+	uint8_t dscp;
 	uint8_t gateway4[16]; /* all zero: none */
 	uint8_t gateway6[16];
 	struct net_fault fault[2]; /* by enum net_direction */
@@ -178,6 +180,9 @@ int net_send_mad(struct net *net, const struct net_peer *peer, const uint8_t mad
  */
 int net_resolve(struct net *net, const uint8_t local_gid[16], const uint8_t remote_gid[16],
 		struct qp_path *path, uint64_t now);
+
+/* Traffic class of paths from one of our addresses: the port's own, else the one wanted. */
+uint8_t net_traffic_class(const struct net *net, const uint8_t local_gid[16], uint8_t wanted);
 
 /* Port that owns this GID, or -1. */
 int net_find_address(const struct net *net, const uint8_t gid[16]);

@@ -139,7 +139,7 @@ void slowpath_announce(struct net *net, uint32_t port)
 static void receive_mad(struct net *net, const struct rte_mbuf *mbuf, const struct wire_view *view)
 {
 	struct net_peer peer = { .port = buffer_of((struct rte_mbuf *)(uintptr_t)mbuf)->port,
-				 .traffic_class = view->traffic_class };
+				 .traffic_class = (uint8_t)(view->traffic_class & ~IP_ECN) };
 	const struct link *link = &net->port[peer.port].link;
 	const uint8_t *hop;
 

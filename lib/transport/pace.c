@@ -38,7 +38,21 @@ void transport_set_line_rate(struct transport_shared *shared, uint64_t rate)
 /* Of a line that does not say how fast it is: 10 Gb/s. */
 #define UNKNOWN_LINE 1250000000ull
 
-/* Half written, it is looked at again at the next poll. */
+static uint64_t line_of_ports(const struct transport_shared *shared)
+{
+	const uint64_t line = __atomic_load_n(&shared->line_rate, __ATOMIC_RELAXED);
+
+	return line ? line : UNKNOWN_LINE;
+}
+
+uint64_t transport_line_rate(const struct transport_shared *shared)
+{
+	const uint64_t configured = shared->congestion.line_rate;
+
+	return configured ? configured : line_of_ports(shared);
+}
+
+/* What is half written is taken the next time. */
 void pace_refresh(struct transport *t)
 {
 	const struct transport_shared *s = t->shared;
@@ -57,12 +71,8 @@ void pace_refresh(struct transport *t)
 /* The port may come up, or change its speed, at any time. */
 static const struct congestion_parameters *current_parameters(struct transport *t)
 {
-	uint64_t line;
-
-	if (t->line_of_ports) {
-		line = __atomic_load_n(&t->shared->line_rate, __ATOMIC_RELAXED);
-		t->congestion.line_rate = line ? line : UNKNOWN_LINE;
-	}
+	if (t->line_of_ports)
+		t->congestion.line_rate = line_of_ports(t->shared);
 	return &t->congestion;
 }
 
@@ -73,6 +83,7 @@ void pace_marked(struct transport *t, struct qp *qp)
 	struct qp_local *local = qp_local(t, qp);
 
 	t->stats.rx_marked++;
+	pace_look(t);
 	if (!congestion_answer_mark(&local->congestion, &t->congestion, t->now))
 		return;
 	local->cnp_due = true;
@@ -118,6 +129,7 @@ void pace_notified(struct transport *t, struct qp *qp)
 	struct qp_local *local = qp_local(t, qp);
 
 	t->stats.rx_cnp++;
+	pace_look(t);
 	if (congestion_on_cnp(&local->congestion, current_parameters(t), t->now))
 		t->stats.rate_cuts++;
 	note_rate(local);

@@ -337,8 +337,15 @@ uint64_t wheel_next(const struct wheel *wheel);
 
 /* --- pace.c --------------------------------------------------------------------------- */
 
-/* New parameters, at the start of a poll. */
 void pace_refresh(struct transport *t);
+/* Takes new parameters, if there are any. */
+static inline void pace_look(struct transport *t)
+{
+	if (unlikely(t->congestion_version !=
+		     __atomic_load_n(&t->shared->congestion_version, __ATOMIC_RELAXED)))
+		pace_refresh(t);
+}
+
 /* A frame of this queue pair came with a mark; a CNP came. */
 void pace_marked(struct transport *t, struct qp *qp);
 void pace_notified(struct transport *t, struct qp *qp);

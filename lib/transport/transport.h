@@ -242,6 +242,8 @@ void transport_get_congestion(const struct transport_shared *shared,
 			      struct congestion_parameters *parameters);
 /* Bytes per second of the fastest port, for parameters without a line rate. Any one thread. */
 void transport_set_line_rate(struct transport_shared *shared, uint64_t rate);
+/* The one in use: configured, the fastest port's, or what is taken for it. */
+uint64_t transport_line_rate(const struct transport_shared *shared);
 
 /* --- one worker ----------------------------------------------------------------------- */
 

@@ -510,9 +510,7 @@ unsigned int transport_poll(struct transport *transport, uint64_t now)
 
 	transport->now = now;
 	transport->blocked = false;
-	if (unlikely(transport->congestion_version !=
-		     __atomic_load_n(&transport->shared->congestion_version, __ATOMIC_RELAXED)))
-		pace_refresh(transport);
+	pace_look(transport);
 	done = read_all_doorbells(transport);
 	done += wheel_run(transport);
 	if (transport->grace_first)

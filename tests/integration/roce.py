@@ -168,7 +168,8 @@ class Packet:
 
     def take_transport(self, transport):
         self.opcode, flags, self.pkey, word, psn = struct.unpack("!BBHII", transport[:12])
-        expect_equal((flags & 0x0F, word >> 24, psn >> 24 & 0x7F), (0, 0, 0), "reserved bits")
+        becn = 0x40 if self.opcode == CNP else 0
+        expect_equal((flags & 0x0F, word >> 24, psn >> 24 & 0x7F), (0, becn, 0), "reserved bits")
         self.mig, self.pad = bool(flags & 0x40), flags >> 4 & 3
         self.qpn, self.psn, self.ack_request = word & 0xFFFFFF, psn & 0xFFFFFF, bool(psn >> 31)
         rest = transport[12:]
@@ -230,6 +231,7 @@ class Wire:
         self.mac = daemon.port()["mac"]
         self.ip4, self.ip6 = ip4, ip6
         self.inbox = collections.defaultdict(collections.deque)
+        self.notices = collections.defaultdict(collections.deque)  # CNPs, which answer no request
         self.mads = collections.deque()
         self.other = collections.deque()
         self.connections = {}
@@ -262,6 +264,8 @@ class Wire:
         packet = Packet(frame, tci)
         if packet.qpn == 1:
             self.take_mad(Mad(packet))
+        elif packet.opcode == CNP:
+            self.notices[packet.qpn].append(packet)
         else:
             self.inbox[packet.qpn].append(packet)
 

@@ -16,12 +16,27 @@ telemetry = yes
 bad-token-budget = 64
 max-queue-pairs = 1024
 max-windows = 4096
+[congestion]
+enabled = yes
+line-rate = auto
+minimum-rate = 100M
+gain = 256
+recovery-stages = 5
+additive-rate = 40M
+hyper-rate = 400M
+alpha-period = 55
+increase-period = 55
+increase-bytes = 10000000
+reduce-period = 50
+cnp-interval = 50
+cnp-dscp = 48
 [port wan0]
 device = net_memif0,role=server,socket=/run/it/m,socket-abstract=no
 ip = 10.0.0.1/24, fd00::1/64
 vlan = 0
 mtu = 1500
 gateway = 10.0.0.254
+dscp = peer
 """
 
 TARGET = """[target]
@@ -92,7 +107,8 @@ def good_files():
 @test("B116: numeric keys of orield refuse what is not a plain number in range")
 def daemon_numbers():
     for key in ("control-core", "bad-token-budget", "max-queue-pairs", "max-windows", "vlan",
-                "mtu"):
+                "mtu", "dscp", "gain", "recovery-stages", "alpha-period", "increase-period",
+                "reduce-period", "cnp-interval", "cnp-dscp"):
         for value in NUMBERS:
             refuse_value("orield", daemon_text(), key, value)
     for value in NUMBERS + ["1-", "2-1", "-", "0,0", ",", "99999"]:
@@ -104,7 +120,11 @@ def daemon_ranges():
     for key, good, bad in (("vlan", (1, 4094), (4095,)), ("mtu", (576, 9600), (575, 9601)),
                            ("bad-token-budget", (0, 1000000), (1000001,)),
                            ("max-queue-pairs", (16, 131072), (8, 100, 262144)),
-                           ("max-windows", (256, 4194304), (128, 1000, 8388608))):
+                           ("max-windows", (256, 4194304), (128, 1000, 8388608)),
+                           ("dscp", (0, 63), (64, )), ("cnp-dscp", (0, 63), (64, )),
+                           ("gain", (2, 32768), (1, 100, 65536)),
+                           ("recovery-stages", (1, 100), (0, 101)),
+                           ("cnp-interval", (1, 10000000), (0, 10000001))):
         for value in good:
             must_pass("orield", changed(daemon_text(), key, value)[0], f"{key} = {value}")
         for value in bad:
@@ -115,10 +135,20 @@ def daemon_ranges():
 def daemon_words():
     for key, values in (("idle", ("", "BUSY", "sleepy")), ("hugepages", ("", "maybe", "1")),
                         ("telemetry", ("", "auto", "true")), ("socket", ("", "a.sock")),
-                        ("gateway", ("10.0.0.256", "10.0.0.254/24", "224.0.0.1"))):
+                        ("gateway", ("10.0.0.256", "10.0.0.254/24", "224.0.0.1")),
+                        ("enabled", ("", "on", "auto")), ("dscp", ("", "Peer", "af11")),
+                        ("line-rate", ("", "0", "25", "25g", "-1G", "1.5G", "10001G", "25 G",
+                                       "99999999999999999999", "25GB")),
+                        ("minimum-rate", ("auto", "", "999999")),
+                        ("increase-bytes", ("0", "", "-1", "auto"))):
         for value in values:
             refuse_value("orield", daemon_text(), key, value)
     refuse_value("orield", daemon_text(), "socket", "/" + "x" * 107)
+    for value in ("1M", "1000000", "25G", "10000G"):
+        must_pass("orield", changed(changed(daemon_text(), "minimum-rate", "1M")[0], "line-rate",
+                                    value)[0], f"line-rate = {value}")
+    status, lines, _ = check("orield", changed(daemon_text(), "line-rate", "10M")[0])
+    expect(status > 0 and "minimum-rate" in lines[0], f"minimum above the line: {lines}")
 
 
 @test("B82: addresses of a port: unicast with a length, once; a mapped address is refused")

@@ -193,3 +193,45 @@ Test(daemon_config, more_than_there_is_room_for_is_refused)
 		end += sprintf(end, "10.0.%u.1/24,", a);
 	cr_assert_eq(read_config("%s\n", text), -EINVAL);
 }
+
+Test(daemon_config, congestion_control_is_on_with_the_published_parameters)
+{
+	const struct congestion_parameters *c = &config.congestion;
+
+	cr_assert_eq(read_config("[port a]\ndevice = net_null0\nip = 10.0.0.1/24\n"), 0);
+	cr_assert(c->enabled);
+	cr_assert_eq(c->line_rate, 0, "the ports'");
+	cr_assert_eq(c->minimum_rate, 100000000 / 8);
+	cr_assert_eq(c->gain_shift, 8);
+	cr_assert_eq(c->cnp_interval, 50000);
+	cr_assert_eq(c->cnp_dscp, 48);
+	cr_assert_not(config.net.port[0].own_dscp);
+}
+
+Test(daemon_config, every_key_of_congestion_control_reaches_its_place)
+{
+	const struct congestion_parameters *c = &config.congestion;
+
+	cr_assert_eq(read_config("[congestion]\nenabled = no\nline-rate = 25G\n"
+				 "minimum-rate = 8M\ngain = 16\nrecovery-stages = 1\n"
+				 "additive-rate = 16000000\nhyper-rate = 24M\nalpha-period = 1\n"
+				 "increase-period = 2\nincrease-bytes = 32K\nreduce-period = 3\n"
+				 "cnp-interval = 4\ncnp-dscp = 0\n"
+				 "[port a]\ndevice = net_null0\nip = 10.0.0.1/24\ndscp = 26\n"),
+		     0);
+	cr_assert_not(c->enabled);
+	cr_assert_eq(c->line_rate, 25000000000 / 8);
+	cr_assert_eq(c->minimum_rate, 1000000);
+	cr_assert_eq(c->gain_shift, 4);
+	cr_assert_eq(c->recovery_stages, 1);
+	cr_assert_eq(c->additive_rate, 2000000);
+	cr_assert_eq(c->hyper_rate, 3000000);
+	cr_assert_eq(c->alpha_period, 1000);
+	cr_assert_eq(c->increase_period, 2000);
+	cr_assert_eq(c->increase_bytes, 32768);
+	cr_assert_eq(c->reduce_period, 3000);
+	cr_assert_eq(c->cnp_interval, 4000);
+	cr_assert_eq(c->cnp_dscp, 0);
+	cr_assert(config.net.port[0].own_dscp);
+	cr_assert_eq(config.net.port[0].dscp, 26);
+}

@@ -141,6 +141,12 @@ bool transport_receive(struct transport *transport, const struct wire_view *view
 	return true;
 }
 
+void transport_set_line_rate(struct transport_shared *shared, uint64_t rate)
+{
+	(void)shared;
+	(void)rate;
+}
+
 unsigned int transport_poll(struct transport *transport, uint64_t now)
 {
 	unsigned int done = 0;

@@ -265,3 +265,32 @@ Test(wire_build, source_port_is_the_same_at_both_ends_and_in_range)
 		cr_expect_geq(roce_source_port(i << 8, a, b), 0xc000);
 	}
 }
+
+/* The ICRC masks it, so only this field and the IPv4 checksum change. */
+Test(wire_build, another_traffic_class_than_the_template_s)
+{
+	for (int v4 = 0; v4 < 2; v4++) {
+		struct frame_path path = vector_path(v4);
+		struct frame_template template;
+		uint8_t buffer[256];
+		struct wire_view view;
+		uint32_t length;
+
+		path.traffic_class = 0x68;
+		path.flow_label = 0xabcde;
+		begin(buffer, &template, &path, OP_RC_ACKNOWLEDGE, 1);
+		frame_set_ecn(buffer, &template, IP_ECN_ECT0);
+		length = frame_finish(buffer, &template, NULL, 0);
+		cr_assert_eq(wire_parse(buffer, length, &view), WIRE_OK);
+		cr_assert(icrc_verify(&view));
+		cr_assert_eq(view.traffic_class, 0x6a);
+		begin(buffer, &template, &path, OP_RC_ACKNOWLEDGE, 1);
+		frame_set_traffic_class(buffer, &template, 0xc5);
+		length = frame_finish(buffer, &template, NULL, 0);
+		cr_assert_eq(wire_parse(buffer, length, &view), WIRE_OK);
+		cr_assert(icrc_verify(&view));
+		cr_assert_eq(view.traffic_class, 0xc5);
+		if (!v4)
+			cr_assert_eq(get_be32(buffer + view.l3_offset), 0x6c5abcde);
+	}
+}
