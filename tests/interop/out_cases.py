@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Our requester against stock servers in the guest."""
-from rig import GUEST_ADDRESS, RPING_PORT, STOCK_PORT
+from rig import RPING_PORT, STOCK_PORT
 
 COMMANDS = """send write read atomic invalidate fence pipeline late serve reject refuse gone
  cycles""".split()
@@ -26,5 +26,5 @@ def run_few(rig, report):
 def start_servers(rig):
     """stock-server anew whenever it ends, which one of the tests makes it do."""
     rig.guest(f"while :; do stock-server {STOCK_PORT}; done >/tmp/stock-server 2>&1 &")
-    for address in GUEST_ADDRESS.values():
+    for address in rig.guest_address.values():
         rig.guest(f"rping -s -P -a {address} -p {RPING_PORT} -S 3000 >>/tmp/rping 2>&1 &")

@@ -13,13 +13,11 @@ STATE = os.environ.get("ORIEL_GUEST_DIR", "/var/tmp/oriel-interop")
 RUN = f"{STATE}/run"
 GUEST = "peer"
 TAP = "orl-tap0"
+MAX_MTU = 9000
 PROGRAMS = {"orield": "app/orield", "oriel-target": "app/oriel-target",
             "orielctl": "app/orielctl", "connect-out": "tests/interop/connect-out"}
 GUEST_PROGRAMS = ["tests/interop/export-client", "tests/interop/stock-server"]
 PORT, READ_ONLY_PORT = 7471, 7472
-DAEMON_ADDRESS = {4: "10.77.0.1", 6: "fd77::1"}
-GUEST_ADDRESS = {4: "10.77.0.2", 6: "fd77::2"}
-
 STOCK_PORT, RPING_PORT = 7480, 7174
 
 DAEMON_CONFIG = """[daemon]
@@ -33,20 +31,22 @@ bad-token-budget = 0
 
 [port wan0]
 device = {device}
-ip = 10.77.0.1/24, fd77::1/64
+ip = {ipv4}/24, {ipv6}/64
+mtu = {mtu}
+vlan = {vlan}
 """
 
 TARGET_CONFIG = """[target]
 socket = {socket}
 
 [export scratch]
-listen = 10.77.0.1:7471, [fd77::1]:7471
+listen = {ipv4}:7471, [{ipv6}]:7471
 size = 64M
 access = read,write,atomic
 window = connection
 
 [export ro]
-listen = 10.77.0.1:7472, [fd77::1]:7472
+listen = {ipv4}:7472, [{ipv6}]:7472
 size = 1M
 access = read
 window = connection
@@ -66,12 +66,12 @@ class Report:
         self.times = times
         self.passed = self.failed = 0
 
-    def test(self, name, function, *args):
+    def test(self, name, function, *args, **options):
         if not self.only.search(name):
             return
         begin = time.monotonic()
         try:
-            function(*args)
+            function(*args, **options)
             self.result(name)
         except Failure as failure:
             self.result(name, str(failure))
@@ -109,6 +109,8 @@ class Rig:
         self.programs = {name: f"{args.build}/{path}" for name, path in PROGRAMS.items()}
         self.running = {}
         self.device = None
+        self.daemon_address = address(0, 1)
+        self.guest_address = address(0, 2)
 
     def bring_up(self, report):
         if self.link == "vhost":
@@ -116,16 +118,36 @@ class Rig:
         else:
             self.device, net = f"net_af_packet0,iface={TAP}", f"tap:{TAP}"
             make_tap()
-        self.write("orield", DAEMON_CONFIG.format(socket=self.socket, device=self.device))
-        self.write("oriel-target", TARGET_CONFIG.format(socket=self.socket))
+        self.configure()
+        self.start_both()
+        pcap = ["--pcap", self.pcap] if self.pcap else []
+        command(HARNESS, "start", GUEST, "--net", net, "--ip", f"{self.guest_address[4]}/24",
+                "--ip6", f"{self.guest_address[6]}/64", "--max-mtu", str(MAX_MTU), *pcap,
+                timeout=200)
+        self.client(4, "wait 60")
+        report.result(f"{self.link} set-up")
+
+    def configure(self, mtu=1500, vlan=0):
+        """What the daemon is like from its next start on."""
+        self.daemon_address = address(vlan, 1)
+        self.guest_address = address(vlan, 2)
+        of_ports = {f"ipv{version}": text for version, text in self.daemon_address.items()}
+        self.write("orield", DAEMON_CONFIG.format(socket=self.socket, device=self.device,
+                                                  mtu=mtu, vlan=vlan, **of_ports))
+        self.write("oriel-target", TARGET_CONFIG.format(socket=self.socket, **of_ports))
+
+    def start_both(self):
+        if os.path.exists(self.vhost):
+            os.unlink(self.vhost)   # DPDK's vhost server does not replace a file that it finds
         self.start("orield")
         self.wait_for_daemon()
         self.start("oriel-target")
-        pcap = ["--pcap", self.pcap] if self.pcap else []
-        command(HARNESS, "start", GUEST, "--net", net, "--ip", f"{GUEST_ADDRESS[4]}/24",
-                "--ip6", f"{GUEST_ADDRESS[6]}/64", *pcap, timeout=200)
-        self.client(4, "wait 60")
-        report.result(f"{self.link} set-up")
+
+    def end_both(self):
+        """In order; what a failed test has left dead does not count again."""
+        for name in ("oriel-target", "orield"):
+            if self.running[name].poll() is None:
+                self.end(name)
 
     def write(self, name, text):
         with open(f"{self.dir}/{name}.ini", "w") as file:
@@ -186,14 +208,14 @@ class Rig:
         self.must_succeed(
             f"export-client {words}",
             [HARNESS, "exec", "--timeout", str(timeout), GUEST,
-             f"export-client -a {DAEMON_ADDRESS[version]} -p {PORT} -r {READ_ONLY_PORT} {words}"],
+             f"export-client -a {self.daemon_address[version]} -p {PORT} -r {READ_ONLY_PORT} {words}"],
             timeout + 30)
 
     def connect_out(self, version, words, port=STOCK_PORT, mtu=1024, timeout=180):
         """Run our client against a stock server in the guest."""
         self.must_succeed(
             f"connect-out {words}",
-            [self.programs["connect-out"], "-a", GUEST_ADDRESS[version], "-p", str(port),
+            [self.programs["connect-out"], "-a", self.guest_address[version], "-p", str(port),
              "-m", str(mtu), *words.split()], timeout)
 
     def must_succeed(self, name, words, timeout):
@@ -226,6 +248,12 @@ def make_tap():
     command("ip", "tuntap", "add", TAP, "mode", "tap")
     with open(f"/proc/sys/net/ipv6/conf/{TAP}/disable_ipv6", "w") as file:
         file.write("1")
-    command("ip", "link", "set", TAP, "up")
+    command("ip", "link", "set", TAP, "mtu", str(MAX_MTU), "up")
+
+
+def address(vlan, host):
+    """By IP version; a VLAN has networks of its own."""
+    net = 78 if vlan else 77
+    return {4: f"10.{net}.0.{host}", 6: f"fd{net}::{host}"}
 
 

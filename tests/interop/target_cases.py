@@ -2,10 +2,10 @@
 """Stock clients against oriel-target, and what happens when one of the three dies."""
 import os
 import re
-import struct
 import time
 
-from rig import DAEMON_ADDRESS, Failure
+from frames import is_roce, is_unreachable, pcap_frames
+from rig import Failure
 
 REFUSALS = """below above cross wrap wrongkey foreigntoken invalidated readonly writeonly
  noatomic atomicbounds""".split()
@@ -28,8 +28,6 @@ def run(rig, report):
     report.test(f"{rig.link} daemon killed", daemon_killed, rig)
     for version in (4, 6):
         report.test(f"{rig.link} ipv{version} data after the restart", rig.client, version, "data")
-    report.test(f"{rig.link} target ends on SIGTERM", rig.end, "oriel-target")
-    report.test(f"{rig.link} daemon ends on SIGTERM", rig.end, "orield")
 
 
 def run_few(rig, report):
@@ -40,10 +38,10 @@ def run_few(rig, report):
             report.test(f"{where} {words}", rig.client, version, words)
 
 
-def ping(rig, version):
+def ping(rig, version, longest=1400):
     program = {4: "ping", 6: "ping6"}[version]
-    for size in (56, 1400):
-        said = rig.guest(f"{program} -c 3 -s {size} -w 20 {DAEMON_ADDRESS[version]}")
+    for size in (56, longest):
+        said = rig.guest(f"{program} -c 3 -s {size} -w 20 {rig.daemon_address[version]}")
         if "3 packets received" not in said:
             raise Failure(said)
 
@@ -78,7 +76,7 @@ def nothing_left(rig, before, seconds=60):
 
 def target_killed(rig):
     """The daemon disconnects the dead target's peers, lives on, and serves the next target."""
-    rig.guest(f"export-client -a {DAEMON_ADDRESS[4]} hold 60 >/tmp/hold 2>&1 &")
+    rig.guest(f"export-client -a {rig.daemon_address[4]} hold 60 >/tmp/hold 2>&1 &")
     wait_for_line(rig, "/tmp/hold", "# holding")
     rig.kill("oriel-target")
     try:
@@ -110,7 +108,7 @@ def daemon_killed(rig):
     time.sleep(1)
     rig.must_run("oriel-target")
     if os.path.exists(rig.vhost):
-        os.unlink(rig.vhost)    # DPDK's vhost server does not replace a file that it finds
+        os.unlink(rig.vhost)    # as start_both() does
     rig.start("orield")
     rig.wait_for_daemon()
     rig.client(4, "wait 90")
@@ -137,36 +135,3 @@ def no_unreachable(rig):
                   if is_unreachable(frame)]
     if wrong:
         raise Failure("\n".join(wrong[:10]))
-
-
-def pcap_frames(path):
-    with open(path, "rb") as file:
-        if file.read(4) != b"\xd4\xc3\xb2\xa1":
-            raise Failure(f"{path} is no little-endian pcap file")
-        file.seek(24)
-        while len(header := file.read(16)) == 16:
-            length = struct.unpack("<I", header[8:12])[0]
-            frame = file.read(length)
-            if len(frame) == length:    # the guest may be writing the last one
-                yield frame
-
-
-def ip_payload(frame):
-    """(protocol, bytes behind the IP header), for the frames without VLAN or options we see."""
-    if frame[12:14] == b"\x08\x00":
-        return frame[23], frame[14 + (frame[14] & 15) * 4:]
-    if frame[12:14] == b"\x86\xdd":
-        return frame[20], frame[54:]
-    return None, b""
-
-
-def is_roce(frame):
-    protocol, payload = ip_payload(frame)
-    return protocol == 17 and payload[2:4] == struct.pack(">H", 4791)
-
-
-def is_unreachable(frame):
-    protocol, payload = ip_payload(frame)
-    return (protocol, payload[:1]) in ((1, b"\x03"), (58, b"\x01"))
-
-
