@@ -132,18 +132,37 @@ void responder_duplicate(struct transport *t, struct qp *qp, const struct wire_v
 /* --- sending -------------------------------------------------------------------------- */
 
 /*
- * The token died while its READ was being answered: NAK in place of the response. When the
- * READ was answered before, this is a duplicate that the network may have kept for long
- * while its peer has gone on: no data, and no word.
+ * A READ that was answered before, and its token is dead now. The network may have kept the
+ * duplicate while its peer has gone on, so the queue pair lives; one that still waits has to
+ * know that no data will come.
  */
-static void read_refused(struct transport *t, struct qp *qp, struct responder_resource *resource,
+static bool refuse_again(struct transport *t, struct qp *qp, struct responder_resource *resource,
 			 enum access_reason reason)
 {
+	const struct frame_head head = {
+		.opcode = OP_RC_ACKNOWLEDGE,
+		.psn = resource->next,
+		.syndrome = NAK_REMOTE_ACCESS,
+		.msn = responder_msn(qp->responder),
+	};
+	struct frame frame;
+
+	if (!frame_open(t, qp, &frame, &head, 0))
+		return false;
+	frame_close(t, &frame);
 	count_verdict(t, VERDICT_ACCESS + reason);
-	if (resource->complete) {
-		resource->next = resource->end;
-		return;
-	}
+	t->stats.tx_nak++;
+	resource->next = resource->end;
+	return true;
+}
+
+/* The token died while its READ was being answered: NAK in place of the response. */
+static bool read_refused(struct transport *t, struct qp *qp, struct responder_resource *resource,
+			 enum access_reason reason)
+{
+	if (resource->complete)
+		return refuse_again(t, qp, resource, reason);
+	count_verdict(t, VERDICT_ACCESS + reason);
 	responder_bad_token(t, qp, reason);
 	qp->answered = responder_resources(qp->responder);
 	qp->answer = (struct answer){
@@ -153,6 +172,7 @@ static void read_refused(struct transport *t, struct qp *qp, struct responder_re
 		.verdict = (uint16_t)(VERDICT_ACCESS + reason),
 		.async = SHM_ASYNC_QP_ACCESS_ERROR,
 	};
+	return false;
 }
 
 static uint8_t response_opcode(bool first, bool last)
@@ -194,8 +214,7 @@ static bool send_read_response(struct transport *t, struct qp *qp,
 		}
 		if (reason != ACCESS_OK) {
 			frame_drop(t, &frame);
-			read_refused(t, qp, resource, reason);
-			return false;
+			return read_refused(t, qp, resource, reason);
 		}
 	}
 	pace_sent(t, qp, frame_close(t, &frame));

@@ -7,6 +7,7 @@
 
 #include "shm/segment.h"
 #include "shm/spsc.h"
+#include "peek.h"
 #include "sim.h"
 #include "wire/icrc.h"
 
@@ -130,8 +131,10 @@ static void watch_fatal_nak(struct sim_worker *worker, const struct wire_view *v
 	if (end == NULL)
 		return;
 	if (!after && qp_get_state(worker->host->shared, end->index) == QP_RTS)
-		end->nak_taken = true;
-	else if (after && qp_get_state(worker->host->shared, end->index) != QP_ERROR)
+		/* It may refuse a late copy of a READ that was answered before its window died. */
+		end->nak_taken |= !peek_is_ghost(&end->host->arena, end->index, view->psn);
+	else if (after && end->nak_taken &&
+		 qp_get_state(worker->host->shared, end->index) != QP_ERROR)
 		sim_fail(worker->host->world, "host %u: queue pair %#x lives on after a NAK %#x",
 			 worker->host->number, end->number, view_aeth(view)->syndrome);
 }
@@ -314,6 +317,7 @@ static void create_tables(struct host *host)
 		(struct transport_sizes){ .qps = 64,
 					  .cqs = 128,
 					  .srqs = 2 + SIM_WORKERS,
+					  .addresses = 64,
 					  .resources = 64 * 16,
 					  .flights = world->config.flights * host->workers + 1,
 					  .workers = host->workers,

@@ -85,13 +85,7 @@ void judge_failure(struct end *end, struct op *op, int32_t status)
 		statistics->timeouts_legal++;
 		return;
 	}
-	/*
-	 * A READ was answered before its window died, and the answer was lost: the peer does
-	 * not answer it again, and says nothing, as the request may as well be a late copy.
-	 */
-	if ((status == NT_ACCESS_VIOLATION ||
-	     (status == NT_IO_TIMEOUT && op->kind == KIND_READ && end->pair->troubles)) &&
-	    op->may_fail) {
+	if (status == NT_ACCESS_VIOLATION && op->may_fail) {
 		statistics->revoked_in_use++;
 		return;
 	}

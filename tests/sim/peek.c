@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one look into a record of what is tested: has a PSN been answered already? */
+#include "transport/state.h"
+
+#include "peek.h"
+
+bool peek_is_ghost(const struct arena *arena, uint32_t qp, uint32_t psn)
+{
+	const struct qp *record = arena_record(arena, ARENA_QPS, qp);
+
+	return psn_diff(psn, requester_una(record->requester)) < 0;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one look into a record of what is tested; its header and sim.h do not go together. */
+#ifndef SIM_PEEK_H
+#define SIM_PEEK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "memory/arena.h"
+
+/* Whether the requester of queue pair `qp` waits for nothing at this PSN any more. */
+bool peek_is_ghost(const struct arena *arena, uint32_t qp, uint32_t psn);
+
+#endif
