@@ -150,6 +150,7 @@ static int build_state(struct daemon *daemon)
 	struct transport_sizes sizes = { .qps = config->max_qps,
 					 .cqs = config->max_qps,
 					 .srqs = 1024,
+					 .addresses = 16384,
 					 .resources = config->max_qps * 16,
 					 .flights = 65536,
 					 .workers = config->net.workers,

@@ -134,6 +134,18 @@ static void complete_resources(const struct transport *t, const struct qp *qp)
 	}
 }
 
+/*
+ * It had told of a failure and not died of it yet. If it owes a NAK, that leaves first; what the
+ * peer may still lack of what came before is as lost as it would be in the network.
+ */
+static void adopt_dying(struct transport *t, struct qp *qp)
+{
+	if (qp->requester & REQUESTER_DYING)
+		qp_fail(t, qp, VERDICT(ADOPTED_DYING), 0);
+	else if ((qp->responder & RESPONDER_DYING) && qp->answer.kind < ANSWER_FATAL)
+		qp_fail(t, qp, qp->answer.verdict, qp->answer.async);
+}
+
 void adopt_queue_pair(struct transport *t, struct qp *qp)
 {
 	resume_flights(t, qp);
@@ -146,4 +158,5 @@ void adopt_queue_pair(struct transport *t, struct qp *qp)
 	qp->flags &= ~(QP_RNR_WAIT | QP_GAP_HANDLED);
 	qp_build_template(qp, &qp_local(t, qp)->frame);
 	requester_go_back(t, qp);
+	adopt_dying(t, qp);
 }

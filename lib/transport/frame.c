@@ -4,21 +4,29 @@
 
 #include "transport/private.h"
 
-void qp_build_template(const struct qp *qp, struct frame_template *template)
+void path_build_template(const struct qp_path *from, uint16_t source_port,
+			 struct frame_template *template)
 {
 	struct frame_path path = {
-		.vlan_tci = qp->path.vlan_tci,
-		.tagged = qp->path.vlan_tci != 0,
-		.traffic_class = (uint8_t)(qp->path.traffic_class & ~IP_ECN),
-		.hop_limit = qp->path.hop_limit,
-		.source_port = roce_source_port(qp->path.flow_label, qp->number, qp->remote_qpn),
+		.vlan_tci = from->vlan_tci,
+		.tagged = from->vlan_tci != 0,
+		.traffic_class = (uint8_t)(from->traffic_class & ~IP_ECN),
+		.hop_limit = from->hop_limit,
+		.source_port = source_port,
 	};
 
-	memcpy(path.source_mac, qp->path.local_mac, 6);
-	memcpy(path.destination_mac, qp->path.remote_mac, 6);
-	memcpy(path.source_gid, qp->path.local_gid, 16);
-	memcpy(path.destination_gid, qp->path.remote_gid, 16);
+	memcpy(path.source_mac, from->local_mac, 6);
+	memcpy(path.destination_mac, from->remote_mac, 6);
+	memcpy(path.source_gid, from->local_gid, 16);
+	memcpy(path.destination_gid, from->remote_gid, 16);
 	frame_template_init(template, &path);
+}
+
+void qp_build_template(const struct qp *qp, struct frame_template *template)
+{
+	path_build_template(&qp->path,
+			    roce_source_port(qp->path.flow_label, qp->number, qp->remote_qpn),
+			    template);
 }
 
 static void write_extensions(uint8_t *bth, const struct opcode_info *op,
@@ -28,6 +36,10 @@ static void write_extensions(uint8_t *bth, const struct opcode_info *op,
 		put_be64(bth + op->reth, head->address);
 		put_be32(bth + op->reth + offsetof(struct reth, rkey), head->token);
 		put_be32(bth + op->reth + offsetof(struct reth, length), head->length);
+	}
+	if (op->flags & OPF_DETH) {
+		put_be32(bth + op->deth, head->qkey);
+		put_be32(bth + op->deth + offsetof(struct deth, reserved), head->source_qpn);
 	}
 	if (op->flags & OPF_AETH)
 		put_be32(bth + op->aeth, (uint32_t)head->syndrome << 24 | head->msn);
@@ -47,8 +59,8 @@ static void write_extensions(uint8_t *bth, const struct opcode_info *op,
 	}
 }
 
-bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
-		const struct frame_head *head, uint32_t payload)
+bool frame_open_to(struct transport *t, const struct frame_template *template, uint32_t qpn,
+		   struct frame *frame, const struct frame_head *head, uint32_t payload)
 {
 	const struct opcode_info *op = &opcode_table[head->opcode];
 	struct pktbuf *packet = frame_get(t);
@@ -63,7 +75,7 @@ bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
 		return false;
 	}
 	frame->packet = packet;
-	frame->template = &qp_local(t, qp)->frame;
+	frame->template = template;
 	frame->payload = payload;
 	frame->placed = 0;
 	bth = (struct bth *)frame_begin(packet->data, frame->template, head->opcode);
@@ -72,11 +84,25 @@ bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
 		frame_set_ecn(packet->data, frame->template, t->data_ecn);
 	/* As RNICs do; nobody should look at it. */
 	bth->flags = (uint8_t)(BTH_MIG | (head->solicited ? BTH_SE : 0));
-	bth_set_qpn(bth, qp->remote_qpn);
+	bth_set_qpn(bth, qpn);
 	bth->ack_req = head->ack_request ? BTH_ACK : 0;
 	bth_set_psn(bth, head->psn);
 	write_extensions((uint8_t *)bth, op, head);
 	return true;
+}
+
+bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
+		const struct frame_head *head, uint32_t payload)
+{
+	return frame_open_to(t, &qp_local(t, qp)->frame, qp->remote_qpn, frame, head, payload);
+}
+
+void frame_set_source_port(struct frame *frame, uint16_t port)
+{
+	struct udp_header *udp =
+		(struct udp_header *)(frame->packet->data + frame->template->length - sizeof(*udp));
+
+	udp->source_port = be16_make(port);
 }
 
 /* In one piece, as it mostly is, copy and ICRC are one pass. */

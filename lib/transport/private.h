@@ -90,6 +90,7 @@ struct transport_shared {
 	struct qp *qps;
 	struct cq *cqs;
 	struct srq *srqs;
+	struct ah *ahs;
 	struct responder_resource *resources;
 	struct flight *flights;
 	uint32_t resource_mask; /* resources of one queue pair, minus 1; a power of two */
@@ -110,6 +111,7 @@ struct transport_shared {
 	/* The control thread's. */
 	uint32_t free_qp_first, free_qp_last, qp_watermark;
 	uint32_t free_cq, cq_watermark;
+	uint32_t free_ah, ah_watermark;
 	bool adopted;
 
 	uint64_t *qpn_cache; /* any thread's */
@@ -246,6 +248,13 @@ static inline uint32_t flight_received(const struct qp *qp, const struct flight 
 	return received > 0 ? (uint32_t)received : 0;
 }
 
+/* Where the packet at the expected PSN lies in the message in progress, bytes. */
+static inline uint64_t responder_offset(const struct qp *qp)
+{
+	return (uint64_t)(uint32_t)psn_diff(responder_psn(qp->responder), qp->message.psn)
+	       << qp->mtu_shift;
+}
+
 /* The commit of a step. */
 static inline void word_commit(uint64_t *word, uint64_t value)
 {
@@ -277,8 +286,9 @@ struct frame_head {
 	uint32_t token;   /* RETH, AtomicETH, IETH */
 	uint32_t length;  /* RETH */
 	uint32_t immediate;
-	uint64_t swap, compare; /* AtomicETH */
-	uint64_t original;      /* AtomicAckETH */
+	uint64_t swap, compare;    /* AtomicETH */
+	uint64_t original;         /* AtomicAckETH */
+	uint32_t qkey, source_qpn; /* DETH */
 };
 
 struct frame {
@@ -289,10 +299,16 @@ struct frame {
 	uint32_t placed;
 };
 
+void path_build_template(const struct qp_path *path, uint16_t source_port,
+			 struct frame_template *template);
 void qp_build_template(const struct qp *qp, struct frame_template *template);
 /* Takes a buffer and writes all headers of a frame with `payload` bytes; false: no buffer. */
 bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
 		const struct frame_head *head, uint32_t payload);
+/* The same to any queue pair behind any path, which stays where it is until the frame is closed. */
+bool frame_open_to(struct transport *t, const struct frame_template *template, uint32_t qpn,
+		   struct frame *frame, const struct frame_head *head, uint32_t payload);
+void frame_set_source_port(struct frame *frame, uint16_t port);
 void frame_payload(struct frame *frame, const void *bytes, uint32_t length);
 /* Bytes of the frame, which is on its way. */
 uint32_t frame_close(struct transport *t, struct frame *frame);
@@ -474,12 +490,45 @@ void responder_refuse(struct transport *t, struct qp *qp, uint8_t syndrome, uint
 void responder_refuse_access(struct transport *t, struct qp *qp, enum access_reason reason);
 /* Tells the control core what the peer did. */
 void responder_bad_token(struct transport *t, struct qp *qp, enum access_reason reason);
+/* A packet of a SEND or WRITE is done; `ends`: with it the message. */
+uint64_t responder_word_after(const struct qp *qp, enum message_kind kind, bool ends);
+/* Whether the payload is as long as the packet's place in its message wants it. */
+bool responder_shape_fits(const struct qp *qp, const struct wire_view *view);
+/* The same for a WRITE, whose RETH is known. */
+bool responder_write_fits(const struct qp *qp, const struct wire_view *view);
+/* Takes the RETH. False: this queue pair takes no WRITEs. */
+bool responder_start_write(struct qp *qp, const struct wire_view *view);
+enum access_reason responder_place_write(struct transport *t, struct qp *qp,
+					 const struct wire_view *view);
+/* The last packet of a message that consumes a receive. False: overrun, the queue pair is dead. */
+bool responder_complete(struct transport *t, struct qp *qp, const struct wire_view *view,
+			uint32_t bytes);
+/* The receive in `work` fails, saying `own`, and the queue pair with it; no answer. */
+void responder_fail_receive(struct transport *t, struct qp *qp, int32_t status, uint32_t own,
+			    uint32_t verdict, uint32_t async);
 /* Takes qp->work, writes its completion and commits `word`, as one step. */
 void receive_complete(struct transport *t, struct qp *qp, uint64_t word, struct shm_cqe *cqe);
 
 /* --- requester.c, response.c ---------------------------------------------------------- */
 
 unsigned int requester_send(struct transport *t, struct qp *qp);
+/* A flight to go on with, or NULL when there is none. */
+struct flight *requester_next(struct transport *t, struct qp *qp);
+/* A local operation at the cursor. False: it waits. */
+bool requester_execute(struct transport *t, struct qp *qp, struct flight *flight);
+/* Its first packet leaves. */
+void requester_start(struct transport *t, struct qp *qp, struct flight *flight);
+/* It will never leave: completes so when it is the oldest. */
+void requester_refuse(struct transport *t, struct flight *flight, int32_t status, uint32_t verdict);
+/*
+ * The packet of a SEND or WRITE at the cursor, still to be closed. False: no buffer, or its
+ * payload cannot be read any more.
+ */
+bool requester_build(struct transport *t, struct qp *qp, struct flight *flight,
+		     struct frame *frame);
+/* Fills an open frame from `offset` of the payload. False: refused, and the frame dropped. */
+bool requester_gather(struct transport *t, struct qp *qp, struct flight *flight, uint64_t offset,
+		      struct frame *frame);
 void requester_timeout(struct transport *t, struct qp *qp);
 void requester_receive(struct transport *t, struct qp *qp, const struct wire_view *view);
 void requester_timer(struct transport *t, struct qp *qp);
@@ -498,6 +547,24 @@ void flight_complete(struct transport *t, struct qp *qp, int32_t status, uint32_
 
 /* A free record goes to the worker whose share it is. */
 void flight_put(struct transport *t, uint32_t index);
+
+/* --- unreliable.c, uc.c, ud.c, ah.c --------------------------------------------------- */
+
+/* What UC and UD send. Returns packets sent and local operations done. */
+unsigned int unreliable_send(struct transport *t, struct qp *qp);
+/* Whether qp->work is the receive; else it says why, and a malformed one fails with its qp. */
+bool unreliable_take_receive(struct transport *t, struct qp *qp);
+/* Bytes into that receive. False: it has failed, and its queue pair with it. */
+bool unreliable_place(struct transport *t, struct qp *qp, uint64_t offset, const uint8_t *data,
+		      uint32_t length);
+void uc_receive(struct transport *t, struct qp *qp, const struct wire_view *view);
+void ud_receive(struct transport *t, struct qp *qp, const struct wire_view *view);
+/* The datagram, still to be closed. False: no buffer, or refused. */
+bool ud_build(struct transport *t, struct qp *qp, struct flight *flight, struct frame *frame);
+/* The address that a handle names, good until the worker is quiescent; NULL: not to be used. */
+const struct ah *ah_lookup(const struct transport *t, const struct qp *qp, uint32_t handle);
+/* Adopted arena: which records are free. */
+void ah_adopt(struct transport_shared *shared);
 
 /* --- local.c -------------------------------------------------------------------------- */
 

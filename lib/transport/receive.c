@@ -19,7 +19,8 @@ static uint32_t check_frame(const struct transport *t, const struct qp *qp,
 	if (unlikely(view->op->service != qp->type) && !is_cnp_for(qp, view))
 		return VERDICT(QP_TYPE);
 	if (unlikely(!gid_equal(view->source_gid, qp->remote_gid) ||
-		     !gid_equal(view->destination_gid, qp->local_gid)))
+		     !gid_equal(view->destination_gid, qp->local_gid)) &&
+	    qp->type != SHM_QP_UD)
 		return VERDICT(NOT_PEER);
 	if (unlikely(!pkey_match(view->pkey, PKEY_DEFAULT)))
 		return VERDICT(PKEY);
@@ -48,11 +49,19 @@ bool transport_receive(struct transport *transport, const struct wire_view *view
 		pace_notified(t, qp);
 		return false;
 	}
-	if (unlikely((view->traffic_class & IP_ECN) == IP_ECN_CE || view->fecn))
+	if (unlikely((view->traffic_class & IP_ECN) == IP_ECN_CE || view->fecn) &&
+	    qp->type != SHM_QP_UD)
 		pace_marked(t, qp);
 	if (unlikely(!(qp->flags & QP_ESTABLISHED))) {
 		qp->flags |= QP_ESTABLISHED;
 		event_send(t, TRANSPORT_QP_ESTABLISHED, index, 0, 0);
+	}
+	if (unlikely(qp->type != SHM_QP_RC)) {
+		if (qp->type == SHM_QP_UC)
+			uc_receive(t, qp, view);
+		else
+			ud_receive(t, qp, view);
+		return false;
 	}
 	if (view->op->flags & OPF_RESPONSE) {
 		requester_receive(t, qp, view);

@@ -42,6 +42,9 @@ void flight_complete(struct transport *t, struct qp *qp, int32_t status, uint32_
 	if (flight->packets && status == NT_SUCCESS_STATUS)
 		una = psn_add(flight->psn, flight->packets);
 	word = requester_word(una, done);
+	/* What goes wrong takes the queue pair with it, whoever lives to do so. */
+	if (status != NT_SUCCESS_STATUS)
+		word |= REQUESTER_DYING;
 	if (status == NT_SUCCESS_STATUS && (flight->flags & SHM_FLAG_SILENT_SUCCESS)) {
 		word_commit(&qp->requester, word);
 	} else {
@@ -183,7 +186,7 @@ static int32_t window_used(const struct qp *qp, uint32_t psn)
 	return psn_diff(psn, requester_una(qp->requester)) - (int32_t)qp->read_psns;
 }
 
-static void start_flight(struct transport *t, struct qp *qp, struct flight *flight)
+void requester_start(struct transport *t, struct qp *qp, struct flight *flight)
 {
 	if (flight->state == FLIGHT_STARTED)
 		return;
@@ -205,7 +208,11 @@ static void start_flight(struct transport *t, struct qp *qp, struct flight *flig
 		break;
 	case SHM_WR_FETCH_ADD:
 	case SHM_WR_COMPARE_SWAP: t->stats.tx_atomic++; break;
-	default: t->stats.tx_send++;
+	default:
+		if (qp->type == SHM_QP_UD)
+			t->stats.tx_datagram++;
+		else
+			t->stats.tx_send++;
 	}
 }
 
@@ -224,7 +231,7 @@ static void sent_through(struct transport *t, struct qp *qp, uint32_t psn, uint3
 		requester_timer(t, qp);
 }
 
-/* Operation of one packet of a SEND or WRITE, by its place in the message. */
+/* Operation of RC for one packet of a SEND or WRITE, by its place in the message. */
 static uint8_t data_opcode(const struct flight *flight, bool first, bool last)
 {
 	switch (flight->opcode) {
@@ -260,8 +267,27 @@ static bool wants_ack(struct qp *qp, bool last, uint32_t psn)
 	return true;
 }
 
-/* False: no buffer, or the payload cannot be read any more. */
-static bool send_data(struct transport *t, struct qp *qp, struct flight *flight)
+void requester_refuse(struct transport *t, struct flight *flight, int32_t status, uint32_t verdict)
+{
+	flight->state = FLIGHT_FAILED;
+	flight->status = status;
+	flight->verdict = verdict;
+	count_verdict(t, verdict);
+}
+
+bool requester_gather(struct transport *t, struct qp *qp, struct flight *flight, uint64_t offset,
+		      struct frame *frame)
+{
+	const enum access_reason reason = work_gather(t, qp, flight, offset, frame, frame->payload);
+
+	if (likely(reason == ACCESS_OK))
+		return true;
+	frame_drop(t, frame);
+	requester_refuse(t, flight, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
+	return false;
+}
+
+bool requester_build(struct transport *t, struct qp *qp, struct flight *flight, struct frame *frame)
 {
 	const uint32_t psn = psn_add(flight->psn, qp->cursor_packet);
 	const uint64_t offset = (uint64_t)qp->cursor_packet << qp->mtu_shift;
@@ -269,7 +295,8 @@ static bool send_data(struct transport *t, struct qp *qp, struct flight *flight)
 	const bool last = qp->cursor_packet + 1 == flight->packets;
 	const uint32_t length = last ? (uint32_t)(flight->length - offset) : qp_mtu(qp);
 	struct frame_head head = {
-		.opcode = data_opcode(flight, first, last),
+		/* UC has the operations of RC, at a base of its own. */
+		.opcode = (uint8_t)(data_opcode(flight, first, last) | qp->type << 5),
 		.psn = psn,
 		.solicited = last && (flight->flags & SHM_FLAG_SOLICIT) &&
 			     flight->opcode != SHM_WR_WRITE,
@@ -278,21 +305,19 @@ static bool send_data(struct transport *t, struct qp *qp, struct flight *flight)
 		.length = (uint32_t)flight->length,
 		.immediate = flight->immediate,
 	};
-	enum access_reason reason;
+
+	head.ack_request = qp->type == SHM_QP_RC && wants_ack(qp, last, psn);
+	return frame_open(t, qp, frame, &head, length) &&
+	       requester_gather(t, qp, flight, offset, frame);
+}
+
+static bool send_data(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	const uint32_t psn = psn_add(flight->psn, qp->cursor_packet);
 	struct frame frame;
 
-	head.ack_request = wants_ack(qp, last, psn);
-	if (!frame_open(t, qp, &frame, &head, length))
+	if (!requester_build(t, qp, flight, &frame))
 		return false;
-	reason = work_gather(t, qp, flight, offset, &frame, length);
-	if (reason != ACCESS_OK) {
-		frame_drop(t, &frame);
-		flight->state = FLIGHT_FAILED;
-		flight->status = NT_ACCESS_VIOLATION;
-		flight->verdict = VERDICT_ACCESS + reason;
-		count_verdict(t, flight->verdict);
-		return false;
-	}
 	pace_sent(t, qp, frame_close(t, &frame));
 	sent_through(t, qp, psn, psn_add(psn, 1));
 	return true;
@@ -349,8 +374,7 @@ static bool send_frame(struct transport *t, struct qp *qp, struct flight *flight
 	return send_data(t, qp, flight);
 }
 
-/* A flight to go on with, or NULL when there is none. */
-static struct flight *next_flight(struct transport *t, struct qp *qp)
+struct flight *requester_next(struct transport *t, struct qp *qp)
 {
 	if (qp->cursor)
 		return flight_at(t, qp->cursor);
@@ -372,21 +396,28 @@ static void cursor_forward(struct qp *qp, const struct flight *flight)
 	qp->cursor_packet = 0;
 }
 
+bool requester_execute(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	if (!local_execute(t, qp, flight))
+		return false;
+	cursor_forward(qp, flight);
+	requester_complete(t, qp);
+	return true;
+}
+
 unsigned int requester_send(struct transport *t, struct qp *qp)
 {
 	unsigned int sent = 0;
 
 	while (sent < POLL_FRAMES && qp->state == QP_RTS && !(qp->flags & QP_RNR_WAIT)) {
-		struct flight *flight = next_flight(t, qp);
+		struct flight *flight = requester_next(t, qp);
 		bool data;
 
 		if (flight == NULL || flight->state == FLIGHT_FAILED)
 			break;
 		if (flight->packets == 0) {
-			if (!local_execute(t, qp, flight))
+			if (!requester_execute(t, qp, flight))
 				break;
-			cursor_forward(qp, flight);
-			requester_complete(t, qp);
 			sent++;
 			continue;
 		}
@@ -399,7 +430,7 @@ unsigned int requester_send(struct transport *t, struct qp *qp)
 			break;
 		if (!send_frame(t, qp, flight))
 			break;
-		start_flight(t, qp, flight);
+		requester_start(t, qp, flight);
 		sent++;
 		if (!data || ++qp->cursor_packet >= flight->packets)
 			cursor_forward(qp, flight);

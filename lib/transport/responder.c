@@ -28,10 +28,14 @@ static void answer_nak(struct transport *t, struct qp *qp, uint8_t syndrome)
 	ready_add(t, qp);
 }
 
-/* The receive that an erroneous message holds completes with it; others are flushed later. */
+/*
+ * The receive that an erroneous message holds completes with it; others are flushed later. That
+ * the queue pair is dying becomes true with it: whoever adopts it takes no second receive for
+ * the same message. So `answer` is set before.
+ */
 static void fail_receive(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict)
 {
-	receive_complete(t, qp, qp->responder,
+	receive_complete(t, qp, qp->responder | RESPONDER_DYING,
 			 &(struct shm_cqe){ .status = status,
 					    .type = COMPLETION_RECEIVE,
 					    .provider_error = verdict });
@@ -41,7 +45,7 @@ static void fail_receive(struct transport *t, struct qp *qp, int32_t status, uin
  * Class C: NAK behind the answers that are still due, then error. Until the NAK has left
  * the queue pair takes no more requests.
  */
-void responder_refuse(struct transport *t, struct qp *qp, uint8_t syndrome, uint32_t verdict)
+static void set_fatal(struct transport *t, struct qp *qp, uint8_t syndrome, uint32_t verdict)
 {
 	count_verdict(t, verdict);
 	qp->answer = (struct answer){
@@ -57,12 +61,35 @@ void responder_refuse(struct transport *t, struct qp *qp, uint8_t syndrome, uint
 	ready_add(t, qp);
 }
 
-/* The same in the middle of a message: a SEND's receive goes with it. */
+void responder_refuse(struct transport *t, struct qp *qp, uint8_t syndrome, uint32_t verdict)
+{
+	set_fatal(t, qp, syndrome, verdict);
+	word_commit(&qp->responder, qp->responder | RESPONDER_DYING);
+}
+
+/* The same when the receive in `work` goes with it. `own`: what its completion says. */
+static void refuse_receive(struct transport *t, struct qp *qp, uint8_t syndrome, uint32_t verdict,
+			   int32_t status, uint32_t own)
+{
+	set_fatal(t, qp, syndrome, verdict);
+	fail_receive(t, qp, status, own);
+}
+
+void responder_fail_receive(struct transport *t, struct qp *qp, int32_t status, uint32_t own,
+			    uint32_t verdict, uint32_t async)
+{
+	qp->answer = (struct answer){ .verdict = (uint16_t)verdict, .async = async };
+	fail_receive(t, qp, status, own);
+	qp_fail(t, qp, verdict, async);
+}
+
+/* In the middle of a message: a SEND's receive goes with it. */
 static void refuse_message(struct transport *t, struct qp *qp, uint8_t syndrome, uint32_t verdict)
 {
 	if (responder_message(qp->responder) == MESSAGE_SEND)
-		fail_receive(t, qp, NT_DATA_ERROR, verdict);
-	responder_refuse(t, qp, syndrome, verdict);
+		refuse_receive(t, qp, syndrome, verdict, NT_DATA_ERROR, verdict);
+	else
+		responder_refuse(t, qp, syndrome, verdict);
 }
 
 void responder_bad_token(struct transport *t, struct qp *qp, enum access_reason reason)
@@ -79,8 +106,7 @@ void responder_refuse_access(struct transport *t, struct qp *qp, enum access_rea
 
 /* --- commit --------------------------------------------------------------------------- */
 
-/* A packet of a SEND or WRITE is done; `ends`: with it the message. */
-static uint64_t word_after(const struct qp *qp, enum message_kind kind, bool ends)
+uint64_t responder_word_after(const struct qp *qp, enum message_kind kind, bool ends)
 {
 	const uint64_t word = qp->responder;
 
@@ -111,16 +137,16 @@ void receive_complete(struct transport *t, struct qp *qp, uint64_t word, struct 
 	shm_store_release(&qp_local(t, qp)->memory->receive.done, qp->receive.taken);
 }
 
-/* The last packet of a message that consumes a receive. */
-static void message_received(struct transport *t, struct qp *qp, uint16_t flags,
-			     const struct wire_view *view, uint32_t bytes)
+bool responder_complete(struct transport *t, struct qp *qp, const struct wire_view *view,
+			uint32_t bytes)
 {
+	const uint16_t flags = view->op->flags;
 	struct shm_cqe cqe = { .bytes = bytes, .solicited = view->solicited };
 
 	/* Class G: no NAK, no completion. */
 	if (!completion_room(t, qp->receive_cq)) {
 		qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
-		return;
+		return false;
 	}
 	if (flags & OPF_IMM) {
 		cqe.type = (flags & OPF_WRITE) ? COMPLETION_RECEIVE_WRITE_IMMEDIATE
@@ -129,9 +155,20 @@ static void message_received(struct transport *t, struct qp *qp, uint16_t flags,
 	} else {
 		cqe.type = COMPLETION_RECEIVE;
 	}
+	if (flags & OPF_DETH) {
+		cqe.source_qpn = be24_get(view_deth(view)->source_qpn);
+		cqe.flags = SHM_CQE_GRH;
+	}
 	qp->messages_in++;
-	receive_complete(t, qp, word_after(qp, MESSAGE_NONE, true), &cqe);
-	packet_done(t, qp, view->ack_request);
+	receive_complete(t, qp, responder_word_after(qp, MESSAGE_NONE, true), &cqe);
+	return true;
+}
+
+static void message_received(struct transport *t, struct qp *qp, const struct wire_view *view,
+			     uint32_t bytes)
+{
+	if (responder_complete(t, qp, view, bytes))
+		packet_done(t, qp, view->ack_request);
 }
 
 /* --- the receive of a message --------------------------------------------------------- */
@@ -142,8 +179,8 @@ static bool take_receive(struct transport *t, struct qp *qp)
 	switch (work_peek_receive(t, qp)) {
 	case WORK_TAKEN: return true;
 	case WORK_MALFORMED:
-		fail_receive(t, qp, NT_INTERNAL_ERROR, VERDICT(RECEIVE_BAD));
-		responder_refuse(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD));
+		refuse_receive(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD), NT_INTERNAL_ERROR,
+			       VERDICT(RECEIVE_BAD));
 		return false;
 	default:
 		if (qp->state != QP_RTS)
@@ -155,8 +192,9 @@ static bool take_receive(struct transport *t, struct qp *qp)
 }
 
 /* FIRST and MIDDLE are full; LAST has something; nothing is longer than the path MTU. */
-static bool payload_fits_shape(const struct qp *qp, uint16_t flags, const struct wire_view *view)
+bool responder_shape_fits(const struct qp *qp, const struct wire_view *view)
 {
+	const uint16_t flags = view->op->flags;
 	const uint32_t mtu = qp_mtu(qp);
 
 	if (!(flags & OPF_LAST))
@@ -174,15 +212,15 @@ static bool place_send(struct transport *t, struct qp *qp, const struct wire_vie
 	enum access_reason reason;
 
 	if (offset + view->payload_length > qp->work.capacity) {
-		fail_receive(t, qp, NT_DATA_OVERRUN, VERDICT(RECEIVE_TOO_SMALL));
-		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(RECEIVE_TOO_SMALL));
+		refuse_receive(t, qp, NAK_INVALID_REQUEST, VERDICT(RECEIVE_TOO_SMALL),
+			       NT_DATA_OVERRUN, VERDICT(RECEIVE_TOO_SMALL));
 		return false;
 	}
 	reason = work_scatter(t, &who, qp->work.sge, qp->work.nsge, offset, view->payload,
 			      view->payload_length);
 	if (reason != ACCESS_OK) {
-		fail_receive(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
-		responder_refuse(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD));
+		refuse_receive(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD),
+			       NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
 		return false;
 	}
 	return true;
@@ -193,14 +231,15 @@ static void invalidate_failed(struct transport *t, struct qp *qp, enum access_re
 {
 	count_verdict(t, VERDICT(REMOTE_INVALIDATE));
 	responder_bad_token(t, qp, reason);
-	fail_receive(t, qp, NT_INVALID_DEVICE_REQUEST, VERDICT_ACCESS + reason);
 	if (qp->answer.kind == ANSWER_ACK) {
 		qp->answer.kind = ANSWER_ACK_FATAL;
 		qp->answer.verdict = VERDICT(REMOTE_INVALIDATE);
 		qp->answer.async = SHM_ASYNC_QP_ACCESS_ERROR;
+		fail_receive(t, qp, NT_INVALID_DEVICE_REQUEST, VERDICT_ACCESS + reason);
 		return;
 	}
-	qp_fail(t, qp, VERDICT(REMOTE_INVALIDATE), SHM_ASYNC_QP_ACCESS_ERROR);
+	responder_fail_receive(t, qp, NT_INVALID_DEVICE_REQUEST, VERDICT_ACCESS + reason,
+			       VERDICT(REMOTE_INVALIDATE), SHM_ASYNC_QP_ACCESS_ERROR);
 }
 
 static void invalidate_done(struct transport *t, struct qp *qp)
@@ -217,7 +256,7 @@ static void invalidate_done(struct transport *t, struct qp *qp)
 		return;
 	}
 	qp->messages_in++;
-	receive_complete(t, qp, word_after(qp, MESSAGE_NONE, true), &cqe);
+	receive_complete(t, qp, responder_word_after(qp, MESSAGE_NONE, true), &cqe);
 	packet_done(t, qp, qp->invalidate.ack_request);
 }
 
@@ -274,7 +313,6 @@ void responder_invalidated(struct transport *t, struct qp *qp)
 static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 			 const struct wire_view *view)
 {
-	uint32_t psn = responder_psn(qp->responder);
 	uint64_t offset;
 
 	/* READs before it may still need the token that it kills. */
@@ -283,18 +321,18 @@ static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 	if (flags & OPF_FIRST) {
 		if (!take_receive(t, qp))
 			return false;
-		qp->message.psn = psn;
+		qp->message.psn = view->psn;
 	}
-	if (!payload_fits_shape(qp, flags, view)) {
-		fail_receive(t, qp, NT_DATA_ERROR, VERDICT(LENGTH));
-		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
+	if (!responder_shape_fits(qp, view)) {
+		refuse_receive(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH), NT_DATA_ERROR,
+			       VERDICT(LENGTH));
 		return false;
 	}
-	offset = (uint64_t)(uint32_t)psn_diff(psn, qp->message.psn) << qp->mtu_shift;
+	offset = responder_offset(qp);
 	if (!place_send(t, qp, view, offset))
 		return false;
 	if (!(flags & OPF_LAST)) {
-		word_commit(&qp->responder, word_after(qp, MESSAGE_SEND, false));
+		word_commit(&qp->responder, responder_word_after(qp, MESSAGE_SEND, false));
 		packet_done(t, qp, view->ack_request);
 		return false;
 	}
@@ -302,27 +340,33 @@ static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 	if (flags & OPF_IETH)
 		invalidate_begin(t, qp, view, (uint32_t)offset + view->payload_length);
 	else
-		message_received(t, qp, flags, view, (uint32_t)offset + view->payload_length);
+		message_received(t, qp, view, (uint32_t)offset + view->payload_length);
 	return false;
 }
 
 /* --- WRITE ---------------------------------------------------------------------------- */
 
-static bool write_lengths(const struct qp *qp, uint16_t flags, const struct wire_view *view,
-			  uint64_t rest)
+bool responder_write_fits(const struct qp *qp, const struct wire_view *view)
 {
-	if (!payload_fits_shape(qp, flags, view))
+	const uint64_t offset = responder_offset(qp);
+	uint64_t rest;
+
+	if (qp->message.length > MESSAGE_MAX || offset > qp->message.length ||
+	    !responder_shape_fits(qp, view))
 		return false;
-	return (flags & OPF_LAST) ? view->payload_length == rest : view->payload_length <= rest;
+	rest = qp->message.length - offset;
+	return (view->op->flags & OPF_LAST) ? view->payload_length == rest
+					    : view->payload_length <= rest;
 }
 
 /*
  * The first packet checks the whole range, each later one its own part again: the token
  * may die in between.
  */
-static bool place_write(struct transport *t, struct qp *qp, const struct wire_view *view,
-			bool first, uint64_t offset)
+enum access_reason responder_place_write(struct transport *t, struct qp *qp,
+					 const struct wire_view *view)
 {
+	const bool first = view->op->flags & OPF_FIRST;
 	const struct accessor who = qp_accessor(qp);
 	const struct message *m = &qp->message;
 	enum access_reason reason;
@@ -330,33 +374,29 @@ static bool place_write(struct transport *t, struct qp *qp, const struct wire_vi
 
 	/* IBTA C9-88: nothing is looked at for a length of zero. */
 	if (m->length == 0)
-		return true;
-	reason = memory_access(t->shared->memory, &who, m->token, m->address + offset,
+		return ACCESS_OK;
+	reason = memory_access(t->shared->memory, &who, m->token, m->address + responder_offset(qp),
 			       first ? m->length : view->payload_length, RIGHT_REMOTE_WRITE,
 			       &access);
 	if (likely(reason == ACCESS_OK)) {
 		memcpy(access.pointer, view->payload, view->payload_length);
-		if (likely(!access_poisoned(&access)))
-			return true;
-		reason = ACCESS_POISONED;
+		if (unlikely(access_poisoned(&access)))
+			reason = ACCESS_POISONED;
 	}
-	responder_refuse_access(t, qp, reason);
-	return false;
+	return reason;
 }
 
-static bool start_write(struct transport *t, struct qp *qp, const struct wire_view *view)
+bool responder_start_write(struct qp *qp, const struct wire_view *view)
 {
 	const struct reth *reth = view_reth(view);
 
-	if (!(qp->rights & RIGHT_REMOTE_WRITE)) {
-		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
+	if (!(qp->rights & RIGHT_REMOTE_WRITE))
 		return false;
-	}
 	qp->message = (struct message){
 		.address = be64_get(reth->va),
 		.length = be32_get(reth->length),
 		.token = be32_get(reth->rkey),
-		.psn = responder_psn(qp->responder),
+		.psn = view->psn,
 	};
 	return true;
 }
@@ -364,34 +404,39 @@ static bool start_write(struct transport *t, struct qp *qp, const struct wire_vi
 static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
 			  const struct wire_view *view)
 {
-	const uint32_t psn = responder_psn(qp->responder);
-	uint64_t offset;
+	enum access_reason reason;
 
-	if ((flags & OPF_FIRST) && !start_write(t, qp, view))
+	if ((flags & OPF_FIRST) && !responder_start_write(qp, view)) {
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
 		return;
+	}
 	/* WRITE with immediate takes its receive at the end, when most bytes have landed. */
 	if ((flags & OPF_IMM) && !take_receive(t, qp))
 		return;
-	offset = (uint64_t)(uint32_t)psn_diff(psn, qp->message.psn) << qp->mtu_shift;
-	if (qp->message.length > MESSAGE_MAX || offset > qp->message.length ||
-	    !write_lengths(qp, flags, view, qp->message.length - offset)) {
+	if (!responder_write_fits(qp, view)) {
 		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
 		return;
 	}
-	if (!place_write(t, qp, view, flags & OPF_FIRST, offset)) {
-		if (flags & OPF_IMM)
-			fail_receive(t, qp, NT_ACCESS_VIOLATION, qp->answer.verdict);
+	reason = responder_place_write(t, qp, view);
+	if (unlikely(reason != ACCESS_OK)) {
+		if (!(flags & OPF_IMM)) {
+			responder_refuse_access(t, qp, reason);
+			return;
+		}
+		responder_bad_token(t, qp, reason);
+		refuse_receive(t, qp, NAK_REMOTE_ACCESS, VERDICT_ACCESS + reason,
+			       NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
 		return;
 	}
 	t->stats.rx_write_bytes += view->payload_length;
 	if (flags & OPF_LAST)
 		t->stats.rx_write++;
 	if (flags & OPF_IMM) {
-		message_received(t, qp, flags, view, (uint32_t)qp->message.length);
+		message_received(t, qp, view, (uint32_t)qp->message.length);
 		return;
 	}
 	qp->messages_in += (flags & OPF_LAST) != 0;
-	word_commit(&qp->responder, word_after(qp, MESSAGE_WRITE, flags & OPF_LAST));
+	word_commit(&qp->responder, responder_word_after(qp, MESSAGE_WRITE, flags & OPF_LAST));
 	packet_done(t, qp, view->ack_request);
 }
 

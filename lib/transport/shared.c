@@ -34,6 +34,7 @@ void transport_arena_spec(const struct transport_sizes *sizes, struct arena_spec
 
 	spec[ARENA_CQS] = (struct arena_spec){ sizeof(struct cq), sizes->cqs };
 	spec[ARENA_SRQS] = (struct arena_spec){ sizeof(struct srq), sizes->srqs };
+	spec[ARENA_ADDRESSES] = (struct arena_spec){ sizeof(struct ah), sizes->addresses };
 	spec[ARENA_QPS] = (struct arena_spec){ sizeof(struct qp), sizes->qps };
 	spec[ARENA_RESOURCES] = (struct arena_spec){ sizeof(struct responder_resource),
 						     sizes->qps * transport_max_reads_in(sizes) };
@@ -91,6 +92,7 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 	s->qps = arena_record(arena, ARENA_QPS, 0);
 	s->cqs = arena_record(arena, ARENA_CQS, 0);
 	s->srqs = arena_record(arena, ARENA_SRQS, 0);
+	s->ahs = arena_record(arena, ARENA_ADDRESSES, 0);
 	s->resources = arena_record(arena, ARENA_RESOURCES, 0);
 	s->flights = arena_record(arena, ARENA_FLIGHTS, 0);
 	s->resource_mask = transport_max_reads_in(sizes) - 1;
@@ -98,6 +100,7 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 	s->qpn_key = arena->header->qpn_key;
 	s->qp_watermark = 1;
 	s->cq_watermark = 1;
+	s->ah_watermark = 1;
 	s->adopted = adopted;
 	s->qp_local = aligned_alloc(SHM_CACHE_LINE, sizes->qps * sizeof(*s->qp_local));
 	s->cq_local = calloc(sizes->cqs, sizeof(*s->cq_local));
@@ -110,8 +113,10 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 		return -ENOMEM;
 	}
 	memset(s->qp_local, 0, sizes->qps * sizeof(*s->qp_local));
-	if (adopted)
+	if (adopted) {
 		rebuild_free_lists(s);
+		ah_adopt(s);
+	}
 	*shared = s;
 	return 0;
 }
@@ -279,10 +284,12 @@ static bool srq_possible(const struct transport_shared *s, const struct qp_confi
 
 static bool qp_config_possible(const struct transport_shared *s, const struct qp_config *config)
 {
-	return config->type == SHM_QP_RC && srq_possible(s, config) &&
-	       config->send_depth <= QUEUE_MAX_DEPTH && config->receive_depth <= QUEUE_MAX_DEPTH &&
-	       config->send_sge <= SHM_MAX_SGE && config->receive_sge <= SHM_MAX_SGE &&
-	       config->inline_size <= SHM_MAX_INLINE && config->doorbell < SHM_MAX_SESSION_QPS;
+	return (config->type == SHM_QP_RC || config->type == SHM_QP_UC ||
+		config->type == SHM_QP_UD) &&
+	       srq_possible(s, config) && config->send_depth <= QUEUE_MAX_DEPTH &&
+	       config->receive_depth <= QUEUE_MAX_DEPTH && config->send_sge <= SHM_MAX_SGE &&
+	       config->receive_sge <= SHM_MAX_SGE && config->inline_size <= SHM_MAX_INLINE &&
+	       config->doorbell < SHM_MAX_SESSION_QPS;
 }
 
 uint64_t qp_memory_size(const struct qp_config *config)

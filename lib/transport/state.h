@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the transport keeps in the arena: queue pairs, completion queues, work requests in
- * progress, READs and atomics to replay, intent records. Indices and numbers only.
+ * progress, READs and atomics to replay, addresses, intent records. Indices and numbers only.
  *
  * Two words of a queue pair decide what is true of it after a kill: `responder` and
  * `requester`. A packet or an acknowledgement prepares whatever it needs and then stores
@@ -17,13 +17,14 @@
 #include "shm/layout.h"
 #include "transport/transport.h"
 #include "wire/bth.h"
+#include "wire/build.h"
 
 /* --- commit words --------------------------------------------------------------------- */
 
 /*
  * Responder: expected PSN 0..23, MSN 24..47, number of READs and atomics accepted 48..55
  * (modulo 256), message in progress 56..57 (enum message_kind), 58: a NAK for the gap at the
- * expected PSN has been sent.
+ * expected PSN has been sent, 59: the queue pair is about to go to error, `answer` says why.
  *
  * A multi-packet message needs no second copy of its state: what its first packet
  * writes (struct message, struct receive_work) is not in use before the commit that
@@ -52,6 +53,7 @@ static inline enum message_kind responder_message(uint64_t word)
 }
 
 #define RESPONDER_NAK_SENT (1ull << 58)
+#define RESPONDER_DYING    (1ull << 59)
 
 static inline uint64_t responder_word(uint32_t psn, uint32_t msn, uint8_t resources,
 				      enum message_kind message)
@@ -60,7 +62,12 @@ static inline uint64_t responder_word(uint32_t psn, uint32_t msn, uint8_t resour
 	       (uint64_t)resources << 48 | (uint64_t)message << 56;
 }
 
-/* Requester: oldest unacknowledged PSN 0..23, send-queue entries completed 24..55. */
+/*
+ * Requester: oldest unacknowledged PSN 0..23, send-queue entries completed 24..55, 56: the last
+ * of them failed, so the queue pair is about to go to error.
+ */
+#define REQUESTER_DYING (1ull << 56)
+
 static inline uint32_t requester_una(uint64_t word)
 {
 	return (uint32_t)word & PSN_MASK;
@@ -323,6 +330,23 @@ struct srq {
 	struct work_queue receive;
 };
 _Static_assert(sizeof(struct srq) == 48, "SRQ record");
+
+/* --- destinations of datagrams -------------------------------------------------------- */
+
+enum ah_state { AH_FREE = 0, AH_VALID, AH_RETIRED };
+
+/* All but `state` is written before it becomes AH_VALID, and not again until a grace period after.
+ */
+struct ah {
+	uint32_t state; /* enum ah_state, atomic */
+	uint32_t session;
+	uint32_t pd;
+	uint32_t flow_label;            /* seed of the UDP source port */
+	struct frame_template template; /* with source port 0 */
+	uint32_t free_next;             /* control's: free list */
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct ah) == 112, "address record");
 
 /* --- intent --------------------------------------------------------------------------- */
 

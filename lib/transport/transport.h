@@ -185,7 +185,7 @@ void srq_set_memory(struct transport_shared *shared, uint32_t srq, struct shm_sr
 enum qp_state { QP_RESET = 0, QP_INIT, QP_RTR, QP_RTS, QP_SQD, QP_SQE, QP_ERROR };
 enum qp_state qp_get_state(const struct transport_shared *shared, uint32_t qp);
 
-/* Everything a connection fixes. Frames leave with these addresses. */
+/* Everything that a connection fixes. Frames leave with these addresses. */
 struct qp_path {
 	uint8_t local_mac[6];
 	uint8_t remote_mac[6];
@@ -197,6 +197,15 @@ struct qp_path {
 	uint32_t flow_label; /* seed of the UDP source port; 0: from both QPNs */
 };
 
+/*
+ * UC uses the path, both PSNs, the remote QPN, MTU and rights; what it sends completes as
+ * successful once its last packet has left. UD uses path.local_gid, send_psn, qkey (bit 31
+ * is refused: a privileged one) and the MTU.
+ *
+ * A datagram longer than the MTU completes with NT_INVALID_BUFFER_SIZE, what the type of queue
+ * pair cannot do (READ on UC, bind on UD, ...) with NT_INVALID_DEVICE_REQUEST. There is no
+ * SQE: as with RC, a request that fails takes its queue pair to error.
+ */
 struct qp_connection {
 	struct qp_path path;
 	uint32_t remote_qpn;
@@ -215,9 +224,11 @@ struct qp_connection {
 };
 
 /*
- * Destinations of datagrams (UD). Control thread. An address that was destroyed is not used by any
+ * Destinations of datagrams (UD). Control thread. ah_create() gives 0 when no record is free, for
+ * a group address, and for mixed families. An address that was destroyed is not used by any
  * worker any more once *grace (0: at once) has passed, see memory_grace_done(); then it may
- * be freed. A worker refuses one of another session or domain.
+ * be freed. A datagram looks its address up when it leaves: one that is destroyed meanwhile,
+ * or of another session or domain, fails it with NT_INVALID_HANDLE.
  */
 struct ah_config {
 	uint32_t session;
@@ -338,7 +349,7 @@ uint64_t transport_next_deadline(const struct transport *transport, uint64_t now
 	X(timeouts) X(binds) X(invalidates) X(remote_invalidates) X(completions) \
 	X(completion_errors) X(no_buffer) X(stock_full) \
 	X(rx_marked) X(tx_cnp) X(rx_cnp) X(rate_cuts) X(paced) X(moved_in) X(moved_out) \
-	X(tx_datagram) X(rx_datagram)
+	X(tx_datagram) X(rx_datagram) X(uc_resync)
 /* clang-format on */
 
 struct transport_stats {

@@ -49,6 +49,14 @@
 	X(RECEIVE_BAD, "receive request unusable: NAK 0x63")                      \
 	X(REMOTE_INVALIDATE, "SEND with invalidate of a token it may not kill")   \
 	X(UD_TOO_SMALL, "datagram longer than the receive")                       \
+	X(UD_TOO_LONG, "datagram longer than the path MTU")                       \
+	X(DROPPED_NO_RECEIVE, "no receive posted: UC or UD message dropped")      \
+	X(UC_GAP, "UC: packet of a message that lost one")                        \
+	X(UC_REST, "UC: packet of a message that was dropped")                    \
+	X(UC_SEQUENCE, "UC: opcode out of sequence")                              \
+	X(UC_OPERATION, "UC: operation not allowed on this queue pair")           \
+	X(UC_LENGTH, "UC: length rules")                                          \
+	X(UC_TOO_SMALL, "UC: message longer than the receive")                    \
 	/* Requester. */                                                          \
 	X(ACK_GHOST, "acknowledgement older than anything outstanding")           \
 	X(ACK_FUTURE, "acknowledgement of what was never sent")                   \
@@ -64,9 +72,12 @@
 	X(RNR_RETRY_EXCEEDED, "peer never posts a receive")                       \
 	/* Work requests. */                                                      \
 	X(WR_MALFORMED, "work request malformed")                                 \
+	X(WR_OPERATION, "work request that this type of queue pair cannot do")    \
+	X(WR_ADDRESS, "no such address in this session and protection domain")    \
 	X(WR_FLUSHED, "work request flushed")                                     \
 	X(RING_NONSENSE, "cursor in shared memory is impossible")                 \
-	X(CQ_OVERRUN, "completion queue overrun")
+	X(CQ_OVERRUN, "completion queue overrun")                                 \
+	X(ADOPTED_DYING, "was going to error when its daemon died")
 
 enum verdict_local {
 #define VERDICT_ENUM(name, text) VERDICT_##name,

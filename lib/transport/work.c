@@ -52,6 +52,18 @@ static bool opcode_may_be_inline(uint8_t opcode)
 	return opcode >= SHM_WR_SEND && opcode <= SHM_WR_WRITE_IMMEDIATE;
 }
 
+/* NDK's local operations are for those whose memory a peer may use. */
+static bool type_knows(uint8_t type, uint8_t opcode)
+{
+	const uint32_t sends = 1u << SHM_WR_SEND | 1u << SHM_WR_SEND_IMMEDIATE;
+	const uint32_t uc = sends | 1u << SHM_WR_WRITE | 1u << SHM_WR_WRITE_IMMEDIATE |
+			    1u << SHM_WR_BIND | 1u << SHM_WR_INVALIDATE |
+			    1u << SHM_WR_FAST_REGISTER;
+
+	return type == SHM_QP_RC || opcode >= SHM_WR_MAX ||
+	       ((type == SHM_QP_UC ? uc : sends) >> opcode & 1);
+}
+
 static void flight_refuse(struct flight *flight, int32_t status, uint32_t verdict)
 {
 	flight->state = FLIGHT_FAILED;
@@ -98,6 +110,19 @@ static void resolve_objects(const struct transport *t, const struct qp *qp, stru
 		flight->mr = s->resolve(s->resolve_context, qp->session, sqe->mr, HANDLE_REGION);
 	if (sqe->mw)
 		flight->mw = s->resolve(s->resolve_context, qp->session, sqe->mw, HANDLE_WINDOW);
+}
+
+/* Where a datagram goes is found out when it does. */
+static void check_datagram(const struct qp *qp, struct flight *flight, const struct shm_sqe *sqe)
+{
+	flight->mw = sqe->mw;
+	flight->mr = sqe->mr;
+	if (flight->state == FLIGHT_FAILED)
+		return;
+	if (flight->length > qp_mtu(qp))
+		flight_refuse(flight, NT_INVALID_BUFFER_SIZE, VERDICT(UD_TOO_LONG));
+	else if (flight->token == 0 || flight->token >= MULTICAST_QPN)
+		flight_refuse(flight, NT_INVALID_PARAMETER, VERDICT(WR_MALFORMED));
 }
 
 /* What every access to the payload would find out anyway is found out before it starts. */
@@ -159,8 +184,12 @@ static void fill_flight(struct transport *t, struct qp *qp, struct flight *fligh
 	flight->psn = qp->next_psn;
 	flight->packets = 0;
 	flight->slot = 0;
-	if (opcode_carries_data(sqe.opcode)) {
+	if (unlikely(!type_knows(qp->type, sqe.opcode))) {
+		flight_refuse(flight, NT_INVALID_DEVICE_REQUEST, VERDICT(WR_OPERATION));
+	} else if (opcode_carries_data(sqe.opcode)) {
 		copy_payload(qp, flight, &sqe, slot);
+		if (unlikely(qp->type == SHM_QP_UD))
+			check_datagram(qp, flight, &sqe);
 		check_payload(t, qp, flight);
 		if (flight->state != FLIGHT_FAILED)
 			flight->packets = qp_packets(qp, flight->length);

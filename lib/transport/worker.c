@@ -263,10 +263,19 @@ void transport_attach(struct transport *transport, uint32_t qp_number, uint64_t 
 	__atomic_store_n(&qp_local(transport, qp)->memory->home, transport->worker,
 			 __ATOMIC_RELAXED);
 	qp->answered = responder_resources(qp->responder);
-	qp->answer.kind = ANSWER_NONE;
+	/* What a dying one has to say still stands. */
+	if (!(qp->responder & RESPONDER_DYING))
+		qp->answer.kind = ANSWER_NONE;
 	if (transport->shared->adopted)
 		adopt_queue_pair(transport, qp);
 	ready_add(transport, qp);
+}
+
+/* A Q_Key with bit 31 set is a privileged one (IBTA 10.2.5): nobody gets it this way. */
+static bool datagrams_possible(const struct qp_connection *c)
+{
+	return path_mtu_code(c->path_mtu) && gid_is_unicast(c->path.local_gid) &&
+	       !(c->qkey & QKEY_CONTROLLED);
 }
 
 static bool connection_possible(const struct transport *t, const struct qp_connection *c)
@@ -275,9 +284,8 @@ static bool connection_possible(const struct transport *t, const struct qp_conne
 	bool local4 = memcmp(c->path.local_gid, mapped, 12) == 0;
 	bool remote4 = memcmp(c->path.remote_gid, mapped, 12) == 0;
 
-	return c->path_mtu >= 256 && c->path_mtu <= 4096 && !(c->path_mtu & (c->path_mtu - 1)) &&
-	       local4 == remote4 && c->timeout < 32 && c->retry_count < 8 && c->rnr_retry < 8 &&
-	       c->min_rnr_timer < 32 &&
+	return path_mtu_code(c->path_mtu) && local4 == remote4 && c->timeout < 32 &&
+	       c->retry_count < 8 && c->rnr_retry < 8 && c->min_rnr_timer < 32 &&
 	       c->max_reads_in <= transport_max_reads_in(&t->shared->sizes);
 }
 
@@ -287,7 +295,8 @@ int transport_connect(struct transport *transport, uint32_t qp_number,
 	struct qp *qp = &transport->shared->qps[qp_number];
 
 	transport->now = now;
-	if (!connection_possible(transport, connection))
+	if (!(qp->type == SHM_QP_UD ? datagrams_possible(connection)
+				    : connection_possible(transport, connection)))
 		return -EINVAL;
 	if (qp->state != QP_RESET)
 		return -EISCONN;
@@ -312,6 +321,9 @@ int transport_connect(struct transport *transport, uint32_t qp_number,
 	word_commit(&qp->requester, requester_word(connection->send_psn, 0));
 	word_commit(&qp->responder, responder_word(connection->receive_psn, 0, 0, MESSAGE_NONE));
 	qp_build_template(qp, &qp_local(transport, qp)->frame);
+	/* Datagrams establish nothing. */
+	if (qp->type == SHM_QP_UD)
+		qp->flags |= QP_ESTABLISHED;
 	__atomic_store_n(&qp->state, QP_RTS, __ATOMIC_RELEASE);
 	ready_add(transport, qp);
 	return 0;
@@ -476,6 +488,19 @@ static bool answers_wait(const struct qp *qp, const struct qp_local *local, unsi
 	return responder_pending(qp) || (local->parked && local->grace == 0);
 }
 
+static unsigned int run_unreliable(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+	unsigned int done, sent;
+
+	local->held = false;
+	done = unlikely(local->cnp_due) ? pace_send_cnp(t, qp) : 0;
+	sent = unreliable_send(t, qp);
+	if (sent >= POLL_FRAMES || t->blocked)
+		ready_add(t, qp);
+	return done + sent;
+}
+
 /* Answers first: a peer waits for them, and they are what makes it send on. */
 static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
 {
@@ -490,6 +515,8 @@ static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
 	}
 	if (qp->state != QP_RTS)
 		return 0;
+	if (unlikely(qp->type != SHM_QP_RC))
+		return run_unreliable(t, qp);
 	local->held = false;
 	done = unlikely(local->cnp_due) ? pace_send_cnp(t, qp) : 0;
 	parked = park_run(t, qp);

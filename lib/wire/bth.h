@@ -77,6 +77,8 @@ _Static_assert(sizeof(struct deth) == 8, "DETH");
 #define GSI_QPN       1u
 #define MULTICAST_QPN 0xffffffu
 #define GSI_QKEY      0x80010000u
+/* Only privileged consumers set such a Q_Key; in a work request: the queue pair's own. */
+#define QKEY_CONTROLLED 0x80000000u
 #define QPN_MASK      0xffffffu
 #define PSN_MASK      0xffffffu
 

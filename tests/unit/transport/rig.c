@@ -120,6 +120,7 @@ void end_create(struct end *end, unsigned int workers, uint8_t address)
 	struct transport_sizes sizes = { .qps = 64,
 					 .cqs = 32,
 					 .srqs = 2,
+					 .addresses = 8,
 					 .resources = 64 * 16,
 					 .flights = 600,
 					 .workers = workers,
