@@ -126,7 +126,46 @@ static void fill_result_ex(NDK_RESULT_EX *result, const struct shm_cqe *cqe)
 	result->TypeSpecificCompletionOutput = has_output(cqe->type) ? cqe->output : 0;
 }
 
-/* A queue pair lives on one worker, so its entries keep their order in that worker's ring. */
+/* --- queue pairs that move ------------------------------------------------------------------ */
+
+/* Whether another ring holds an entry of the queue pair that was written before this one. */
+static bool older_elsewhere(const struct cq *cq, uint32_t r, const struct shm_cqe *cqe)
+{
+	for (uint32_t other = 0; other < cq->rings; other++) {
+		uint32_t tail = shm_load_acquire(&cq->memory->ring[other].cursor.tail);
+
+		for (uint32_t i = cq->head[other]; other != r && i != tail; i++) {
+			const struct shm_cqe *entry = &cq->entry[other][i & (cq->slots - 1)];
+
+			if (entry->qpn == cqe->qpn && (int32_t)(cqe->epoch - entry->epoch) > 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * A queue pair lives on one worker at a time, so its entries keep their order in that worker's
+ * ring; after a move the old ring's come first. They were published before the new worker
+ * wrote the first of its own, so whoever sees that one sees them, and a search that finds none
+ * is good for all entries of this epoch.
+ *
+ * Rings cannot block each other: an entry only waits for one that was written before it, which
+ * lies at its ring's head or behind a still older one. Of all heads the oldest waits for nobody, so
+ * a round over the rings always takes something if there is something.
+ */
+static bool may_take(struct cq *cq, uint32_t r, const struct shm_cqe *cqe)
+{
+	struct moved *known = &cq->known[cqe->qpn % KNOWN_MOVED];
+
+	if (cqe->epoch == 0 || (known->qpn == cqe->qpn && known->epoch == cqe->epoch))
+		return true;
+	if (older_elsewhere(cq, r, cqe))
+		return false;
+	*known = (struct moved){ .qpn = cqe->qpn, .epoch = cqe->epoch };
+	return true;
+}
+
 static ULONG take_from_ring(struct cq *cq, uint32_t r, NDK_RESULT *plain, NDK_RESULT_EX *ex,
 			    ULONG room)
 {
@@ -135,8 +174,13 @@ static ULONG take_from_ring(struct cq *cq, uint32_t r, NDK_RESULT *plain, NDK_RE
 	ULONG count = used < room ? used : room;
 
 	for (ULONG i = 0; i < count; i++) {
-		const struct shm_cqe *cqe = &cq->entry[r][cq->head[r]++ & (cq->slots - 1)];
+		const struct shm_cqe *cqe = &cq->entry[r][cq->head[r] & (cq->slots - 1)];
 
+		if (!may_take(cq, r, cqe)) {
+			count = i;
+			break;
+		}
+		cq->head[r]++;
 		if (plain)
 			fill_result(&plain[i], cqe);
 		else

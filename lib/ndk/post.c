@@ -17,15 +17,33 @@ _Static_assert(sizeof(NDK_SGE) == sizeof(struct shm_sge) &&
 		       offsetof(NDK_SGE, MemoryRegionToken) == offsetof(struct shm_sge, token),
 	       "SGEs are copied as they are");
 
+static void ring_worker(const struct qp *qp, uint32_t worker)
+{
+	const struct adapter *adapter = qp->object.adapter;
+	uint64_t one = 1;
+
+	if (shm_doorbell_ring(&adapter->session->worker[worker], qp->doorbell) &&
+	    write(adapter->worker_fd[worker], &one, sizeof(one)) < 0)
+		return; /* EAGAIN: it has been woken more often than it can count */
+}
+
+/*
+ * Whom to ring must be read behind a full fence after the tail was stored: see shm_qp.home. A ring
+ * contains one, so it is first rung where the queue pair was, and again if it has moved.
+ */
 static void ring_doorbell(struct qp *qp, struct work_ring *ring)
 {
-	uint64_t one = 1;
+	uint32_t home = __atomic_load_n(&qp->memory->home, __ATOMIC_RELAXED);
+	uint32_t rung;
 
 	ring->rung = ring->tail;
 	shm_store_release(&ring->queue->tail, ring->tail);
-	if (shm_doorbell_ring(qp->area, qp->doorbell) &&
-	    write(qp->worker_fd, &one, sizeof(one)) < 0)
-		return; /* EAGAIN: it has been woken more often than it can count */
+	do {
+		rung = home;
+		if (rung < qp->object.adapter->workers)
+			ring_worker(qp, rung);
+		home = __atomic_load_n(&qp->memory->home, __ATOMIC_RELAXED);
+	} while (home != rung);
 }
 
 static bool ring_full(const struct work_ring *ring)

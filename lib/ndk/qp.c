@@ -65,8 +65,6 @@ static NTSTATUS qp_created(struct object *object, struct request *request,
 	qp->size = request->size;
 	qp->number = created->number;
 	qp->doorbell = created->doorbell;
-	qp->area = &adapter->session->worker[created->worker];
-	qp->worker_fd = adapter->worker_fd[created->worker];
 	return rings_open(qp) ? STATUS_SUCCESS : STATUS_INTERNAL_ERROR;
 }
 

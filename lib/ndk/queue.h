@@ -7,6 +7,13 @@
 
 struct connector;
 
+/* A queue pair that has moved between workers, as far as this CQ has followed it. */
+struct moved {
+	uint32_t qpn;
+	uint32_t epoch; /* of its entries: all of smaller ones have been taken */
+};
+#define KNOWN_MOVED 64u /* a power of two; forgetting one costs a search, no more */
+
 struct cq {
 	NDK_CQ ndk;
 	struct object object;
@@ -25,6 +32,7 @@ struct cq {
 	const struct shm_cqe *entry[SHM_MAX_WORKERS];
 	uint32_t head[SHM_MAX_WORKERS];
 	uint32_t seen[SHM_MAX_WORKERS]; /* tails when the last callback began */
+	struct moved known[KNOWN_MOVED];
 };
 
 enum qp_needs { QP_NEEDS_PD, QP_NEEDS_RECEIVE_CQ, QP_NEEDS_INITIATOR_CQ, QP_NEEDS_SRQ };
@@ -56,8 +64,6 @@ struct qp {
 	uint32_t number;
 	struct request flush;
 
-	struct shm_worker_area *area;
-	int worker_fd;
 	uint32_t doorbell;
 	uint32_t inline_size;
 	uint32_t link; /* enum qp_link; written with adapter.lock held */

@@ -254,7 +254,7 @@ static void create_qp(struct fake *fake, const struct shm_request *request,
 	fill_queue(&qp->receive, want->receive_depth, (uint32_t)sizeof(*qp) + sends * QP_SLOT);
 	send_segment(fake, request, fd, size);
 	created->number = 0x100 + fake->qps;
-	created->worker = fake->qps % FAKE_WORKERS;
+	created->worker = qp->home = fake->qps % FAKE_WORKERS;
 	created->doorbell = 70 + fake->qps;
 	created->segment_size = size;
 	fake->qp[fake->qps++] = qp;

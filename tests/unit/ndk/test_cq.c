@@ -126,6 +126,112 @@ Test(results, ex_has_type_reason_and_output)
 	rig_close(&rig);
 }
 
+/* --- queue pairs that move between workers ------------------------------------------------ */
+
+static void complete_moved(struct rig *rig, uint32_t ring, uint32_t qpn, uint32_t epoch,
+			   uint64_t context)
+{
+	const struct shm_cqe cqe = {
+		.type = NdkOperationTypeSend, .qpn = qpn, .epoch = epoch, .request_context = context
+	};
+
+	fake_complete(&rig->fake, 0, ring, &cqe);
+}
+
+/* Entries come out one by one, as each of these contexts in turn. */
+static void expect_order(struct rig *rig, ULONG room, const uintptr_t order[], unsigned int count)
+{
+	NDK_RESULT results[16];
+	unsigned int seen = 0;
+	ULONG taken;
+
+	while ((taken = NdkGetCqResults(rig->cq, results, room)) != 0)
+		for (ULONG i = 0; i < taken; i++, seen++) {
+			cr_assert_lt(seen, count);
+			cr_expect_eq((uintptr_t)results[i].RequestContext, order[seen],
+				     "entry %u is %zu", seen, (uintptr_t)results[i].RequestContext);
+		}
+	cr_expect_eq(seen, count);
+}
+
+/* shm_cqe.epoch: what the old worker wrote is taken first, whichever ring is looked at first. */
+Test(moves, entries_of_the_old_worker_come_first)
+{
+	for (uint32_t from = 0; from < 2; from++)
+		for (ULONG room = 1; room <= 16; room += 15) {
+			struct rig rig;
+
+			rig_queues(&rig);
+			complete_moved(&rig, from, 7, 0, 1);
+			complete_moved(&rig, from, 7, 0, 2);
+			complete_moved(&rig, 1 - from, 7, 1, 3);
+			complete_moved(&rig, 1 - from, 7, 1, 4);
+			expect_order(&rig, room, (uintptr_t[]){ 1, 2, 3, 4 }, 4);
+			rig_close(&rig);
+		}
+}
+
+/* There and back: one ring holds entries of both epochs, with the other's between. */
+Test(moves, there_and_back)
+{
+	for (ULONG room = 1; room <= 16; room += 15) {
+		struct rig rig;
+
+		rig_queues(&rig);
+		complete_moved(&rig, 1, 7, 0, 1);
+		complete_moved(&rig, 0, 7, 1, 2);
+		complete_moved(&rig, 0, 7, 1, 3);
+		complete_moved(&rig, 1, 7, 2, 4);
+		complete_moved(&rig, 0, 7, 3, 5);
+		expect_order(&rig, room, (uintptr_t[]){ 1, 2, 3, 4, 5 }, 5);
+		rig_close(&rig);
+	}
+}
+
+/* Two that swap places: each ring's head may wait for the other ring, but not both. */
+Test(moves, rings_do_not_block_each_other)
+{
+	NDK_RESULT results[16];
+	unsigned int count = 0;
+	uintptr_t last[2] = { 0, 0 };
+	struct rig rig;
+	ULONG taken;
+
+	rig_queues(&rig);
+	complete_moved(&rig, 0, 7, 4, 10);
+	complete_moved(&rig, 1, 8, 9, 20);
+	complete_moved(&rig, 1, 7, 5, 11);
+	complete_moved(&rig, 0, 8, 10, 21);
+	complete_moved(&rig, 0, 7, 6, 12);
+	complete_moved(&rig, 1, 8, 11, 22);
+	while ((taken = NdkGetCqResults(rig.cq, results, 1)) != 0) {
+		uintptr_t context = (uintptr_t)results[0].RequestContext;
+
+		cr_expect_gt(context, last[context / 10 - 1]);
+		last[context / 10 - 1] = context;
+		count += taken;
+	}
+	cr_expect_eq(count, 6);
+	rig_close(&rig);
+}
+
+/* Others are not held up by one that has moved, and a number used anew begins at 0 again. */
+Test(moves, other_queue_pairs_pass)
+{
+	struct rig rig;
+	NDK_RESULT results[16];
+
+	rig_queues(&rig);
+	complete_moved(&rig, 0, 7, 3, 1);
+	complete_moved(&rig, 0, 9, 0, 2);
+	complete_moved(&rig, 1, 7 + 64, 2, 3);
+	cr_expect_eq(NdkGetCqResults(rig.cq, results, 16), 3);
+	complete_moved(&rig, 1, 7, 0, 4);
+	complete_moved(&rig, 0, 7, 1, 5);
+	expect_order(&rig, 16, (uintptr_t[]){ 4, 5 }, 2);
+	rig_close(&rig);
+}
+
 /* --- arms ------------------------------------------------------------------------------------- */
 
 Test(arm, no_callback_without_one)

@@ -78,6 +78,24 @@ Test(post, read_and_write)
 	rig_close(&rig);
 }
 
+/* shm_qp.home: the bell is rung where the queue pair is, not where it was created. */
+Test(post, the_bell_rings_where_the_queue_pair_has_moved_to)
+{
+	struct rig rig;
+
+	set_up(&rig);
+	__atomic_store_n(&rig.fake.qp[0]->home, 1, __ATOMIC_RELAXED);
+	cr_assert_eq(NdkSend(rig.qp, NULL, NULL, 0, 0), STATUS_SUCCESS);
+	cr_expect(fake_rung(&rig.fake, 1, DOORBELL));
+	cr_expect_not(fake_rung(&rig.fake, 0, DOORBELL));
+	cr_assert_eq(NdkReceive(rig.qp, NULL, NULL, 0), STATUS_SUCCESS);
+	cr_expect(fake_rung(&rig.fake, 1, DOORBELL));
+	/* One that cannot be is rung nowhere: the daemon's mistake must not become ours. */
+	__atomic_store_n(&rig.fake.qp[0]->home, 99, __ATOMIC_RELAXED);
+	cr_assert_eq(NdkSend(rig.qp, NULL, NULL, 0, 0), STATUS_SUCCESS);
+	rig_close(&rig);
+}
+
 /* NdkRead: ignored if the adapter does not report support. */
 Test(post, read_local_invalidate_is_ignored)
 {
