@@ -47,8 +47,14 @@ def build_root():
 
 
 def program(name):
-    places = {"oriel-perf": "bench", "hostile": "tests/integration", "steady": "tests/integration",
-              "play": "tests/integration"}
+    places = {
+        "oriel-perf": "bench",
+        "oriel-flood": "bench",
+        "oriel-sink": "bench",
+        "hostile": "tests/integration",
+        "steady": "tests/integration",
+        "play": "tests/integration",
+    }
     path = f"{build_root()}/{places.get(name, 'app')}/{name}"
     if not os.access(path, os.X_OK):
         raise Failure(f"{path} is missing: build it first")

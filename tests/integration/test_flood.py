@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""oriel-flood against orield: what it says was served is what the daemon says it served."""
+import json
+import subprocess
+
+import rig
+from rig import Daemon, Process, Target, expect, expect_equal, test, until
+
+EXPORT = """[export scratch]
+listen = 10.66.0.1:7471
+size = 1M
+access = read,write,atomic
+"""
+
+# What flood calls a bad frame, and under which verdict the daemon counts it.
+REFUSED_AS = {"icrc": "icrc", "opcode": "opcode", "runt": "ip_length"}
+
+
+class Stage:
+    daemon = None
+
+
+def setup():
+    Stage.daemon = Daemon("a", rig.memif("link", "server"), "10.66.0.1/24")
+    Target("target", Stage.daemon, EXPORT)
+
+
+def flood(*arguments):
+    """Its JSON."""
+    command = [rig.program("oriel-flood"), "-d", rig.memif("link", "client"), "--ip",
+               "10.66.0.2/24", "--target", "10.66.0.1", "--cpu", str(rig.cpu(1)), "--json",
+               "-D", "0.3", "-W", "0", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    expect(result.returncode == 0, f"oriel-flood {' '.join(arguments)}: {result.stderr}")
+    return json.loads(result.stdout)
+
+
+def served(report, what):
+    """Everything sent was acknowledged, first or at another try, and nothing was wrong."""
+    counters = report["counters"]
+    expect(counters["messages"] > 0, f"{what}: nothing was sent")
+    expect_equal(counters["acknowledged"] + counters["resent"], counters["messages"], what)
+    expect_equal(counters["fatal"], 0, f"{what}: fatal NAKs")
+    expect_equal(counters["answers_wrong"], 0, f"{what}: answers with a wrong ICRC")
+    return counters["acknowledged"]
+
+
+def worker_counters():
+    workers = Stage.daemon.ask("stats")["workers"]
+    total = {}
+    for worker in workers.values():
+        for key, value in worker.items():
+            if isinstance(value, int):
+                total[key] = total.get(key, 0) + value
+    return total
+
+
+@test("writes, reads and atomics of every shape: the daemon counts what the generator counts")
+def operations():
+    for operation, counter, sizes in (("write", "rx_write", (0, 1, 64, 1024, 5000)),
+                                      ("read", "rx_read", (1, 64, 5000)),
+                                      ("atomic", "rx_atomic", (8,))):
+        for size in sizes:
+            before = worker_counters()
+            report = flood("-o", operation, "-s", str(size), "-q", "3", "--check")
+            count = served(report, f"{operation} of {size}")
+            moved = worker_counters()[counter] - before[counter]
+            expect(moved >= count, f"{operation} of {size}: {count} served, {moved} counted")
+
+
+@test("frames that must be refused are, each under its own name, and cost no connection")
+def bad_frames():
+    for kind, verdict in REFUSED_AS.items():
+        before = Stage.daemon.verdicts()
+        report = flood("--bad", "0.1", "--bad-kinds", kind)
+        served(report, kind)
+        sent = report["counters"]["bad"][kind]
+
+        moved = lambda before=before: Stage.daemon.verdicts() - before  # noqa: E731
+        until(lambda: moved()[verdict] == sent, lambda: f"{kind}: {sent} counted, not {moved()}")
+    report = flood("--bad", "0.2")
+    served(report, "all kinds")
+    expect_equal(sorted(report["counters"]["bad"]),
+                 ["duplicate", "icrc", "opcode", "peer", "qpn", "runt"], "kinds sent")
+
+
+@test("queue pairs and windows of an oriel-sink, each message at one chosen by chance")
+def sink():
+    baseline = Stage.daemon.counts()
+    table = f"{rig.WORK}/table"
+    sink_process = Process("sink", [rig.program("oriel-sink"), "--peer", "10.66.0.2", "--table",
+                                    table, "-q", "200", "-w", "1000", "--receive", "64"],
+                           {"ORIEL_SOCKET": Stage.daemon.socket})
+    report = flood("--table", table, "-q", "200", "--random")
+    expect_equal((report["qps"], report["windows"]), (200, 1000), "queue pairs and windows")
+    served(report, "random writes")
+    expect_equal(sink_process.stop(), 0, "exit status of the sink")
+    Stage.daemon.expect_counts(baseline)
+
+
+@test("an unknown export, a silent target and bad arguments are refused with a reason")
+def refusals():
+    for arguments, reason in ((("--name", "nothing"), "no such export"),
+                              (("-p", "7472"), "refuses the connection"),
+                              (("-s", "2000000"), "fewer than --size"),
+                              (("-m", "4096"), "at most 1024"),
+                              (("-o", "copy"), "expected write, read, send or atomic")):
+        command = [rig.program("oriel-flood"), "-d", rig.memif("link", "client"), "--ip",
+                   "10.66.0.2/24", "--target", "10.66.0.1", *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        expect(result.returncode not in (0, None) and result.returncode > 0,
+               f"{arguments}: exit status {result.returncode}")
+        expect(reason in result.stderr, f"{arguments}: {result.stderr}")
+
+
+if __name__ == "__main__":
+    rig.main(setup)
