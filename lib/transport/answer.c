@@ -121,6 +121,8 @@ void responder_duplicate(struct transport *t, struct qp *qp, const struct wire_v
 		duplicate_read(t, qp, view);
 	} else if (view->op->flags & OPF_ATOMIC) {
 		duplicate_atomic(t, qp, view);
+	} else if (!(view->op->flags & OPF_OPERATION)) {
+		count_verdict(t, VERDICT(DUPLICATE_UNKNOWN));
 	} else {
 		count_verdict(t, VERDICT(DUPLICATE));
 		if (qp->answer.kind == ANSWER_NONE)

@@ -414,6 +414,8 @@ static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
 	if ((flags & OPF_IMM) && !take_receive(t, qp))
 		return;
 	if (!responder_write_fits(qp, view)) {
+		if (flags & OPF_IMM)
+			fail_receive(t, qp, NT_DATA_ERROR, VERDICT(LENGTH));
 		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
 		return;
 	}
@@ -450,6 +452,11 @@ static bool receive_expected(struct transport *t, struct qp *qp, const struct wi
 
 	if (message != (flags & OPF_FIRST ? MESSAGE_NONE : continues)) {
 		refuse_message(t, qp, NAK_INVALID_REQUEST, VERDICT(OPCODE_SEQUENCE));
+		return false;
+	}
+	/* Said, not dropped: rdma_rxe would ask for ever. */
+	if (!(flags & OPF_OPERATION)) {
+		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
 		return false;
 	}
 	if (flags & OPF_SEND)

@@ -39,6 +39,13 @@
 		.flags = OPF_REQUEST | OPF_ONLY | OPF_ATOMIC | OPF_ATOMIC_ETH            \
 	}
 
+/* Defined, and served by nobody here: what is behind the BTH is only measured. */
+#define NOT_OFFERED(n, l, f)                                                             \
+	{                                                                                \
+		.name = n, .service = SERVICE_RC, .flags = OPF_REQUEST | OPF_ONLY | (f), \
+		.length = BTH + (l)                                                      \
+	}
+
 #define SEND      (OPF_REQUEST | OPF_SEND | OPF_PAYLOAD)
 #define WRITE     (OPF_REQUEST | OPF_WRITE | OPF_PAYLOAD)
 #define READ_DATA (OPF_READ | OPF_PAYLOAD)
@@ -75,6 +82,8 @@ const struct opcode_info opcode_table[256] = {
 	[OP_RC_FETCH_ADD] = WITH_ATOMIC("FETCH_ADD"),
 	[OP_RC_SEND_LAST_INV] = WITH_IETH("SEND_LAST_INVALIDATE", SERVICE_RC, SEND | OPF_LAST),
 	[OP_RC_SEND_ONLY_INV] = WITH_IETH("SEND_ONLY_INVALIDATE", SERVICE_RC, SEND | OPF_ONLY),
+	[OP_RC_FLUSH] = NOT_OFFERED("FLUSH", 4 + 16, 0),
+	[OP_RC_ATOMIC_WRITE] = NOT_OFFERED("ATOMIC_WRITE", 16, OPF_PAYLOAD),
 
 	[OP_UC_SEND_FIRST] = PLAIN("UC_SEND_FIRST", SERVICE_UC, SEND | OPF_FIRST),
 	[OP_UC_SEND_MIDDLE] = PLAIN("UC_SEND_MIDDLE", SERVICE_UC, SEND),

@@ -29,6 +29,8 @@ enum roce_opcode {
 	OP_RC_FETCH_ADD,
 	OP_RC_SEND_LAST_INV = 0x16,
 	OP_RC_SEND_ONLY_INV,
+	OP_RC_FLUSH = 0x1c,
+	OP_RC_ATOMIC_WRITE,
 	OP_UC_SEND_FIRST = 0x20,
 	OP_UC_SEND_MIDDLE,
 	OP_UC_SEND_LAST,
@@ -66,6 +68,8 @@ enum opcode_service { SERVICE_RC = 0, SERVICE_UC = 1, SERVICE_UD = 3, SERVICE_CN
 #define OPF_IETH       0x4000u
 #define OPF_DETH       0x8000u
 #define OPF_ONLY       (OPF_FIRST | OPF_LAST)
+/* A request without any of these is one that no queue pair of ours offers. */
+#define OPF_OPERATION (OPF_SEND | OPF_WRITE | OPF_READ | OPF_ATOMIC)
 
 struct opcode_info {
 	const char *name; /* NULL: no such opcode */

@@ -184,6 +184,30 @@ def traffic_class(memory):
         expect_equal(c.write(0, bytes(memory[:8])).traffic_class & 0xFC, tclass, "class of an ACK")
 
 
+@case("B27: the RNR NAK of a connection that rdma_cm made carries a short time, not code 0")
+def rnr_code(memory):
+    c = connect()
+    os.kill(Stage.target.pid, signal.SIGSTOP)
+    try:
+        for _ in range(200):
+            psn = c.psn
+            c.post(roce.SEND_ONLY, b"", orq1())
+            got = c.reply()
+            if got.syndrome != 0x1F:
+                break
+        expect_equal((got.opcode, got.syndrome, got.psn), (roce.ACK, 0x20 | 12, psn), "RNR NAK")
+        for _ in range(3):
+            c.post(roce.SEND_ONLY, b"", orq1(), psn=psn)
+            c.expect_nak(0x20 | 12, psn)
+        # Other requests' duplicates are served meanwhile.
+        c.post(roce.SEND_ONLY, b"", orq1(), psn=psn - 1 & 0xFFFFFF)
+        c.expect_ack(psn - 1 & 0xFFFFFF)
+    finally:
+        os.kill(Stage.target.pid, signal.SIGCONT)
+    c.disconnect()
+    Stage.wire.inbox[c.qpn].clear()
+
+
 # --- repetition, loss -----------------------------------------------------------------------------
 
 

@@ -156,7 +156,7 @@ def bits(memory):
 def source_ports(memory):
     c = connect()
     ports = set()
-    for port in (1, 4791, 49152, 65535, 7):
+    for port in (0, 1, 4791, 49152, 65535, 7):
         psn = c.psn
         c.post_write(0, bytes(memory[:8]), frame={"sport": port})
         ports.add(c.expect_ack(psn).sport)
@@ -287,7 +287,7 @@ def services(memory):
             c.peer.send(bth(opcode, c.remote_qpn, c.psn, ack=True) + reth(
                 c.at(0), c.window.token, 8) + bytes(4) + b"service!", sport=c.sport)
         expect_silence(c)
-    unknown = [0x15, *range(0x18, 0x20), *range(0x2C, 0x64), *range(0x66, 0x81),
+    unknown = [0x15, *range(0x18, 0x1C), 0x1E, 0x1F, *range(0x2C, 0x64), *range(0x66, 0x81),
                *range(0x82, 0x100)]
     with reasons(opcode=len(unknown)):
         for number, opcode in enumerate(unknown):

@@ -7,10 +7,10 @@ import rig
 import roce
 import stage
 from rig import expect, expect_equal
-from roce import (ACK, ATOMIC_ACK, COMPARE_SWAP, FETCH_ADD, NAK_ACCESS, NAK_INVALID, NAK_SEQUENCE,
-                  READ_ONLY, READ_REQUEST, SEND_ONLY, SEND_ONLY_INV, UD_SEND_ONLY,
-                  WRITE_FIRST, WRITE_LAST, WRITE_MIDDLE, WRITE_ONLY, WRITE_ONLY_IMM, atomic_eth,
-                  bth, orq1, reth)
+from roce import (ACK, ATOMIC_ACK, ATOMIC_WRITE, COMPARE_SWAP, FETCH_ADD, FLUSH, NAK_ACCESS,
+                  NAK_INVALID, NAK_SEQUENCE, READ_ONLY, READ_REQUEST, SEND_ONLY, SEND_ONLY_INV,
+                  UD_SEND_ONLY, WRITE_FIRST, WRITE_LAST, WRITE_MIDDLE, WRITE_ONLY, WRITE_ONLY_IMM,
+                  atomic_eth, bth, orq1, reth)
 from stage import (Stage, case, connect, expect_alive, expect_dead, expect_memory, expect_silence,
                    reasons, refused)
 
@@ -449,19 +449,39 @@ def sequence(memory):
     expect_memory(memory)
 
 
-@case("B10, B11: a refused atomic is answered by opcode 0x11; ATOMIC WRITE is not offered")
+@case("B10: a refused atomic is answered by opcode 0x11, whatever was wrong with it")
 def refused_atomics(memory):
+    for opcode in (FETCH_ADD, COMPARE_SWAP):
+        c = connect()
+        refused(c, NAK_ACCESS, lambda: c.post(opcode, atomic_eth(c.at(0), 0x01020304, 1)),
+                access_unknown=1)
+        for offset in (1, 4, 7, stage.SIZE - 1):
+            c = connect()
+            refused(c, NAK_INVALID,
+                    lambda: c.post(opcode, atomic_eth(c.at(offset), c.window.token, 1)),
+                    atomic_alignment=1)
+    expect_memory(memory)
+
+
+@case("B11: FLUSH and ATOMIC WRITE are not offered: NAK 0x61, whatever their length; no byte moves")
+def not_offered(memory):
+    for payload in (b"", b"1234", b"12345678", bytes(1024)):
+        for length in (0, 8, len(payload)):
+            c = connect()
+            refused(c, NAK_INVALID, lambda: c.post(
+                ATOMIC_WRITE, reth(c.at(0), c.window.token, length), payload), operation=1)
     c = connect()
-    refused(c, NAK_ACCESS, lambda: c.post(FETCH_ADD, atomic_eth(c.at(0), 0x01020304, 1)),
-            access_unknown=1)
+    refused(c, NAK_INVALID, lambda: c.post(
+        ATOMIC_WRITE, reth(c.at(1), c.window.token, 8), b"12345678"), operation=1)
+    for flush_eth in (0, 0x11):
+        c = connect()
+        refused(c, NAK_INVALID, lambda: c.post(FLUSH, struct.pack("!I", flush_eth) + reth(
+            c.at(0), c.window.token, 8)), operation=1)
     c = connect()
-    refused(c, NAK_INVALID, lambda: c.post(FETCH_ADD, atomic_eth(c.at(4), c.window.token, 1)),
-            atomic_alignment=1)
-    c = connect()
-    with reasons(opcode=2):
-        for payload in (b"", b"12345678"):
-            c.peer.send(bth(0x1D, c.remote_qpn, c.psn, ack=True)
-                        + reth(c.at(0), c.window.token, 8) + payload)
+    with reasons(header_truncated=2, pad=1):
+        c.peer.send(bth(ATOMIC_WRITE, c.remote_qpn, c.psn, ack=True) + bytes(12))
+        c.peer.send(bth(FLUSH, c.remote_qpn, c.psn, ack=True) + bytes(16))
+        c.peer.send(bth(FLUSH, c.remote_qpn, c.psn, ack=True) + bytes(24))
         expect_silence(c)
     expect_alive(c)
     expect_memory(memory)

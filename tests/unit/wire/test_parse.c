@@ -204,13 +204,15 @@ static int extension_bytes(uint8_t opcode)
 	case 0x64: return 8;
 	case 0x65: return 12;
 	case 0x81: return 0;
+	case 0x1c: return 20;
+	case 0x1d: return 16;
 	default: return -1;
 	}
 }
 
 static bool takes_payload(uint8_t opcode)
 {
-	return opcode != 0x0c && (opcode < 0x11 || opcode > 0x14);
+	return opcode != 0x0c && (opcode < 0x11 || opcode > 0x14) && opcode != 0x1c;
 }
 
 static enum wire_reason expected(uint8_t opcode, uint32_t udp_payload, uint32_t pad)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "frames.h"
+#include "wire/icrc.h"
 #include "wire/packet.h"
 
 static void view_of(const char *name, struct frame *frame, struct wire_view *view)
@@ -149,20 +150,31 @@ Test(wire_view, ethernet_padding_is_outside)
 	cr_expect_eq(view.icrc - frame.bytes, 60 - 2 - 4);
 }
 
-/* Opcodes that nobody of us serves are told apart from broken packets. */
+/* FRAME-19, FRAME-20: what is defined and not offered is told from what is not for RC. */
 Test(wire_view, opcodes_not_served)
 {
-	static const char *const names[] = { "made_rc_atomic_write_ipv4",
-					     "made_rc_flush_global_range_ipv4",
-					     "made_xrc_write_only_ipv4" };
+	static const struct {
+		const char *name;
+		enum wire_reason reason;
+		uint32_t payload;
+	} cases[] = {
+		{ "made_rc_atomic_write_ipv4", WIRE_OK, 8 },
+		{ "made_rc_flush_global_range_ipv4", WIRE_OK, 0 },
+		{ "made_xrc_write_only_ipv4", WIRE_OPCODE, 0 },
+	};
 
 	for (size_t i = 0; i < 3; i++) {
 		struct wire_view view;
 		struct frame frame;
 
-		vector_get(names[i], &frame);
-		cr_expect_eq(wire_parse(frame.bytes, frame.length, &view), WIRE_OPCODE, "%s",
-			     names[i]);
+		vector_get(cases[i].name, &frame);
+		cr_assert_eq(wire_parse(frame.bytes, frame.length, &view), cases[i].reason, "%s",
+			     cases[i].name);
+		if (cases[i].reason != WIRE_OK)
+			continue;
+		cr_expect(icrc_verify(&view), "%s", cases[i].name);
+		cr_expect_eq(view.payload_length, cases[i].payload);
+		cr_expect_eq(view.op->flags & OPF_OPERATION, 0);
 	}
 }
 
