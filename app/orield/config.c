@@ -140,6 +140,15 @@ static void set_telemetry(struct parse *parse, const struct ini_entry *entry)
 		parse->config->telemetry = choice;
 }
 
+static void set_migrate(struct parse *parse, const struct ini_entry *entry)
+{
+	static const char *const choices[] = { "no", "yes", NULL };
+	unsigned int choice;
+
+	if (ini_get_choice(entry, choices, &choice))
+		parse->config->net.migrate = choice;
+}
+
 static void set_bad_token_budget(struct parse *parse, const struct ini_entry *entry)
 {
 	uint64_t number;
@@ -181,6 +190,7 @@ static const struct key daemon_keys[] = {
 	{ "socket-group", set_socket_group },
 	{ "idle", set_idle },
 	{ "hugepages", set_hugepages },
+	{ "migrate", set_migrate },
 	{ "telemetry", set_telemetry },
 	{ "bad-token-budget", set_bad_token_budget },
 	{ "max-queue-pairs", set_max_qps },
@@ -493,7 +503,7 @@ int config_read(struct config *config, const char *path)
 
 	*config = (struct config){
 		.path = path,
-		.net = { .idle = NET_IDLE_ADAPTIVE },
+		.net = { .idle = NET_IDLE_ADAPTIVE, .migrate = true },
 		.control = { .socket_path = "/run/oriel/ndk.sock",
 			     .bad_token_budget = 64,
 			     .objects = 1u << OBJECT_INDEX_BITS, /* pages come as they are used */

@@ -20,7 +20,7 @@
 
 static struct {
 	const struct control *control;
-	const struct net *net;
+	struct net *net;
 	struct transport_shared *shared;
 	char link[128];
 } telemetry;
@@ -282,6 +282,23 @@ static int on_congestion(const char *command, const char *parameters, struct rte
 	return 0;
 }
 
+/* parameters: QPN,WORKER. It is only asked for: /oriel/qps shows when it has happened. */
+static int on_move(const char *command, const char *parameters, struct rte_tel_data *data)
+{
+	unsigned int qpn, worker;
+	int end = 0, error = -EINVAL;
+
+	if (parameters && sscanf(parameters, "%8u,%8u%n", &qpn, &worker, &end) == 2 &&
+	    parameters[end] == '\0')
+		error = net_move(telemetry.net, qpn, worker);
+	rte_tel_data_start_dict(data);
+	if (error)
+		rte_tel_data_add_dict_string(data, "error", strerror(-error));
+	else
+		rte_tel_data_add_dict_string(data, "move", "asked");
+	return 0;
+}
+
 void telemetry_start(const struct control *control, struct net *net,
 		     struct transport_shared *shared, const char *socket_path)
 {
@@ -298,6 +315,8 @@ void telemetry_start(const struct control *control, struct net *net,
 	rte_telemetry_register_cmd("/oriel/sessions", on_sessions, "Local programs");
 	rte_telemetry_register_cmd("/oriel/qps", on_qps,
 				   "Queue pairs; parameter: index to begin with");
+	rte_telemetry_register_cmd("/oriel/move", on_move,
+				   "A queue pair to another worker; parameters: QPN,WORKER");
 	fault_command_start(net);
 	rte_telemetry_register_cmd("/oriel/congestion", on_congestion,
 				   "Congestion control; parameter: on or off");

@@ -8,8 +8,8 @@
 
 /*
  * Registers /oriel/status, /oriel/ports, /oriel/workers, /oriel/verdicts, /oriel/sessions,
- * /oriel/qps, /oriel/congestion and /oriel/fault, and links SOCKET.telemetry to the telemetry
- * socket so that tools find it.
+ * /oriel/qps, /oriel/move, /oriel/congestion and /oriel/fault, and links SOCKET.telemetry to the
+ * telemetry socket so that tools find it.
  */
 void telemetry_start(const struct control *control, struct net *net,
 		     struct transport_shared *shared, const char *socket_path);

@@ -25,6 +25,13 @@ static void command_keep(struct control *control, unsigned int worker,
 	control->command_last[worker] = &pending->next;
 }
 
+static void command_pass(struct control *control, unsigned int worker,
+			 const struct worker_command *command)
+{
+	if (control->command_first[worker] || net_command(control->net, worker, command))
+		command_keep(control, worker, command);
+}
+
 void command_send(struct control *control, unsigned int worker, uint32_t type, uint32_t index,
 		  enum command_purpose purpose, uint32_t object,
 		  const struct qp_connection *connection)
@@ -37,8 +44,9 @@ void command_send(struct control *control, unsigned int worker, uint32_t type, u
 		command.connection = *connection;
 	if (type == WORKER_ADD_SESSION)
 		command.session = control->session[index].memory;
-	if (control->command_first[worker] || net_command(control->net, worker, &command))
-		command_keep(control, worker, &command);
+	else if (type != WORKER_REMOVE_SESSION)
+		command.number = qp_number(control->shared, index);
+	command_pass(control, worker, &command);
 }
 
 void command_retry(struct control *control)
@@ -111,6 +119,17 @@ void command_done(void *context, unsigned int worker, uint64_t cookie, int statu
 	object = object_of(control, (uint32_t)cookie);
 	if (object)
 		object_command_done(control, object, purpose, status);
+}
+
+/* The worker did not have the queue pair any more. It may have been closed since. */
+void command_moved(void *context, const struct worker_command *command)
+{
+	struct control *control = context;
+
+	if (qp_number(control->shared, command->object) == command->number)
+		command_pass(control, qp_home(control->shared, command->object), command);
+	else
+		command_done(control, 0, command->cookie, 0);
 }
 
 static void qp_event(struct control *control, const struct transport_event *event)

@@ -142,8 +142,8 @@ int control_create(struct control **out, const struct control_config *config, st
 	control->status.started = (uint64_t)time(NULL);
 	for (unsigned int w = 0; w < NET_MAX_WORKERS; w++)
 		control->command_last[w] = &control->command_first[w];
-	control->net_io =
-		(struct net_io){ on_mad, command_event, command_done, command_notify, control };
+	control->net_io = (struct net_io){ on_mad,        command_event,  command_done,
+					   command_moved, command_notify, control };
 	control->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (control->epoll < 0 || allocate_tables(control))
 		goto fail;

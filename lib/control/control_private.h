@@ -237,6 +237,7 @@ void command_send(struct control *control, unsigned int worker, uint32_t type, u
 		  const struct qp_connection *connection);
 void command_retry(struct control *control);
 void command_done(void *context, unsigned int worker, uint64_t cookie, int status);
+void command_moved(void *context, const struct worker_command *command);
 void command_event(void *context, unsigned int worker, const struct transport_event *event);
 void command_notify(void *context, uint32_t session);
 

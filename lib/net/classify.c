@@ -180,14 +180,22 @@ static void deliver_burst(struct worker *worker, struct rte_mbuf **mbuf,
 		}
 		qp = qp_find(shared, view[i].qpn);
 		home = qp ? qp_home(shared, qp) : worker->index;
-		if (!qp)
+		if (!qp) {
 			classify_drop(worker, mbuf[i], VERDICT(QP_UNKNOWN));
-		else if (home == worker->index)
+			continue;
+		}
+		/* On its way from one home to another the record does not say it all. */
+		if (unlikely(worker->moves.known) && move_frame(worker, worker->index, qp, mbuf[i]))
+			continue;
+		if (home == worker->index) {
+			if (worker->net->landing)
+				move_landed(worker, qp, home, now);
 			classify_deliver(worker, mbuf[i], &view[i], now);
-		else if (home < worker->net->config.workers)
+		} else if (home < worker->net->config.workers) {
 			handoff_send(worker, home, mbuf[i]);
-		else
+		} else {
 			classify_drop(worker, mbuf[i], VERDICT(QP_STATE));
+		}
 	}
 }
 

@@ -44,6 +44,17 @@ static void done(struct worker *worker, uint64_t cookie, int status)
 	tell(worker, &message);
 }
 
+static void send_back(struct worker *worker, const struct worker_command *command)
+{
+	struct worker_message message = { .kind = MESSAGE_MOVED,
+					  .moved = { .cookie = command->cookie,
+						     .type = command->type,
+						     .object = command->object,
+						     .number = command->number } };
+
+	tell(worker, &message);
+}
+
 /* --- sessions: whom to tell that this worker sleeps -------------------------------- */
 
 static int add_session(struct worker *worker, uint32_t number, struct shm_session *memory)
@@ -101,11 +112,46 @@ static unsigned int run_detaches(struct worker *worker)
 	return ran;
 }
 
+/* Of a queue pair that may be on its way, or gone. */
+static bool concerns_home(uint32_t type)
+{
+	return type == WORKER_FLUSH || type == WORKER_DETACH || type == WORKER_MOVE;
+}
+
+/* Its index is another queue pair's by now, or nobody's. */
+static bool is_gone(const struct worker *worker, const struct worker_command *command)
+{
+	return command->number &&
+	       qp_number(worker->net->shared, command->object) != command->number;
+}
+
+static bool lives_here(const struct worker *worker, const struct worker_command *command)
+{
+	return qp_home(worker->net->shared, command->object) == worker->index;
+}
+
+/* True: there is nothing to do for this worker. */
+static bool pass_on(struct worker *worker, const struct worker_command *command)
+{
+	if (is_gone(worker, command)) {
+		if (command->type != WORKER_MOVE)
+			done(worker, command->cookie, 0);
+		return true;
+	}
+	if (lives_here(worker, command))
+		return false;
+	if (command->type != WORKER_MOVE)
+		send_back(worker, command);
+	return true;
+}
+
 static void run(struct worker *worker, const struct worker_command *command, uint64_t now)
 {
 	struct transport *transport = worker->transport;
 	int status = 0;
 
+	if (concerns_home(command->type) && pass_on(worker, command))
+		return;
 	switch ((enum worker_command_type)command->type) {
 	case WORKER_ATTACH: transport_attach(transport, command->object, now); break;
 	case WORKER_CONNECT:
@@ -120,6 +166,7 @@ static void run(struct worker *worker, const struct worker_command *command, uin
 		status = add_session(worker, command->object, command->session);
 		break;
 	case WORKER_REMOVE_SESSION: remove_session(worker, command->object); break;
+	case WORKER_MOVE: move_start(worker, command->object, command->to); return;
 	default: status = -EINVAL;
 	}
 	done(worker, command->cookie, status);
@@ -128,6 +175,9 @@ static void run(struct worker *worker, const struct worker_command *command, uin
 /* Whether the next command may be taken now. */
 static bool may_take(const struct worker *worker, const struct worker_command *next)
 {
+	if (concerns_home(next->type) && move_pending(worker, next->object) &&
+	    !is_gone(worker, next) && lives_here(worker, next))
+		return false;
 	if (next->type == WORKER_DETACH)
 		return worker->detaches < DETACH_WAITING;
 	return next->type != WORKER_REMOVE_SESSION || worker->detaches == 0;

@@ -8,14 +8,21 @@
 
 void handoff_send(struct worker *worker, unsigned int home, struct rte_mbuf *mbuf)
 {
-	struct worker *owner = &worker->net->worker[home];
+	struct rte_ring *ring = worker->net->worker[home].handed[worker->index];
+	const uint32_t bit = 1u << home;
 
-	if (rte_ring_sp_enqueue(owner->handed[worker->index], mbuf)) {
+	/* Words go first, and a queue pair on its way there finds its room. */
+	if (unlikely((worker->moves.full | worker->moves.leaving) & bit) &&
+	    !(move_flush(worker, home) && move_leaves_room(worker, home))) {
+		classify_drop(worker, mbuf, VERDICT(NO_ROOM_HANDOFF));
+		return;
+	}
+	if (rte_ring_sp_enqueue(ring, mbuf)) {
 		classify_drop(worker, mbuf, VERDICT(NO_ROOM_HANDOFF));
 		return;
 	}
 	worker->handed_over[buffer_of(mbuf)->port]++;
-	worker->to_wake |= 1u << home;
+	worker->to_wake |= bit;
 }
 
 void handoff_control(struct worker *worker, struct rte_mbuf *mbuf)
@@ -28,16 +35,49 @@ void handoff_control(struct worker *worker, struct rte_mbuf *mbuf)
 }
 
 /* The frame was checked by the worker that received it; here it is only taken apart again. */
-static void receive_one(struct worker *worker, struct rte_mbuf *mbuf, uint64_t now)
+static bool take_apart(struct worker *worker, struct rte_mbuf *mbuf, struct wire_view *view)
 {
-	struct wire_view view;
 	enum wire_reason reason = wire_parse(rte_pktmbuf_mtod(mbuf, const uint8_t *),
-					     rte_pktmbuf_data_len(mbuf), &view);
+					     rte_pktmbuf_data_len(mbuf), view);
 
 	if (reason == WIRE_OK)
-		classify_deliver(worker, mbuf, &view, now);
-	else
-		classify_drop(worker, mbuf, VERDICT_WIRE + reason);
+		return true;
+	classify_drop(worker, mbuf, VERDICT_WIRE + reason);
+	return false;
+}
+
+static void deliver(struct worker *worker, unsigned int from, uint32_t qp, struct rte_mbuf *mbuf,
+		    const struct wire_view *view, uint64_t now)
+{
+	if (worker->net->landing && qp)
+		move_landed(worker, qp, from, now);
+	classify_deliver(worker, mbuf, view, now);
+}
+
+void handoff_deliver(struct worker *worker, unsigned int from, struct rte_mbuf *mbuf, uint64_t now)
+{
+	struct wire_view view;
+
+	if (take_apart(worker, mbuf, &view))
+		deliver(worker, from, qp_find(worker->net->shared, view.qpn), mbuf, &view, now);
+}
+
+static void receive_one(struct worker *worker, unsigned int from, void *entry, uint64_t now)
+{
+	const uint64_t word = (uintptr_t)entry;
+	struct rte_mbuf *mbuf = entry;
+	struct wire_view view;
+	uint32_t qp;
+
+	if (unlikely(word & 1)) {
+		move_word(worker, from, word, now);
+		return;
+	}
+	if (!take_apart(worker, mbuf, &view))
+		return;
+	qp = qp_find(worker->net->shared, view.qpn);
+	if (likely(worker->moves.known == 0) || !move_frame(worker, from, qp, mbuf))
+		deliver(worker, from, qp, mbuf, &view, now);
 }
 
 unsigned int handoff_receive(struct worker *worker, uint64_t now)
@@ -45,15 +85,14 @@ unsigned int handoff_receive(struct worker *worker, uint64_t now)
 	unsigned int done = 0;
 
 	for (uint32_t from = 0; from < worker->net->config.workers; from++) {
-		struct rte_mbuf *frame[BURST];
+		void *entry[BURST];
 		unsigned int count;
 
 		if (from == worker->index)
 			continue;
-		count = rte_ring_sc_dequeue_burst(worker->handed[from], (void **)frame, BURST,
-						  NULL);
+		count = rte_ring_sc_dequeue_burst(worker->handed[from], entry, BURST, NULL);
 		for (unsigned int i = 0; i < count; i++)
-			receive_one(worker, frame[i], now);
+			receive_one(worker, from, entry[i], now);
 		done += count;
 	}
 	return done;

@@ -97,6 +97,14 @@ int net_create(struct net **result, const struct net_config *config,
 	for (uint32_t p = 0; p < config->ports; p++)
 		set_faults(net, p);
 	net->tick_scale = (uint64_t)(((unsigned __int128)1000000000 << 32) / rte_get_tsc_hz());
+	if (config->migrate && config->workers > 1) {
+		net->landing = calloc(qp_table_size(shared), sizeof(*net->landing));
+		if (!net->landing) {
+			free(net);
+			*message = "out of memory";
+			return -ENOMEM;
+		}
+	}
 	slowpath_io(net, &neighbour_io);
 	neighbour_create(&net->neighbours, &neighbour_io);
 	net->control_client_fd = wake_create();
@@ -158,6 +166,7 @@ void net_destroy(struct net *net)
 	/* EAL itself stays: its interrupt thread may still be closing a virtual device. */
 	wake_close(net->control_client_fd);
 	wake_close(net->control_wake_fd);
+	free(net->landing);
 	free(net);
 }
 
@@ -297,6 +306,58 @@ int net_command(struct net *net, unsigned int worker, const struct worker_comman
 	return 0;
 }
 
+/* One wish at a time: QPN and worker, and a bit that makes it a wish. */
+#define MOVE_WISH (1ull << 63)
+
+int net_move(struct net *net, uint32_t qpn, unsigned int worker)
+{
+	const uint32_t qp = qp_find(net->shared, qpn);
+	uint64_t none = 0;
+	int error;
+
+	if (worker >= net->config.workers)
+		return -EINVAL;
+	if (qp == 0)
+		return -ENOENT;
+	error = transport_may_move(net->shared, qp);
+	if (error)
+		return error;
+	if (!__atomic_compare_exchange_n(&net->move_wanted, &none,
+					 MOVE_WISH | (uint64_t)worker << 32 | qpn, false,
+					 __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		return -EBUSY;
+	wake_write(net->control_wake_fd);
+	return 0;
+}
+
+/* As commands go from the control thread only, so does this one. */
+static unsigned int send_wish(struct net *net)
+{
+	uint64_t wish = __atomic_load_n(&net->move_wanted, __ATOMIC_ACQUIRE);
+	struct worker_command command = { .type = WORKER_MOVE };
+
+	if (likely(wish == 0))
+		return 0;
+	command.number = (uint32_t)wish;
+	command.to = (uint32_t)(wish >> 32) & (NET_MAX_WORKERS - 1);
+	command.object = qp_find(net->shared, command.number);
+	if (command.object &&
+	    net_command(net, qp_home(net->shared, command.object), &command) == -EAGAIN)
+		return 0;
+	__atomic_store_n(&net->move_wanted, 0, __ATOMIC_RELEASE);
+	return 1;
+}
+
+static void command_back(const struct net_io *io, const struct worker_message *message)
+{
+	const struct worker_command command = { .type = message->moved.type,
+						.object = message->moved.object,
+						.number = message->moved.number,
+						.cookie = message->moved.cookie };
+
+	io->moved(io->context, &command);
+}
+
 static unsigned int read_messages(struct net *net, const struct worker *worker)
 {
 	const struct net_io *io = &net->io;
@@ -306,10 +367,13 @@ static unsigned int read_messages(struct net *net, const struct worker *worker)
 	while (count < MESSAGES_PER_POLL &&
 	       rte_ring_sc_dequeue_elem(worker->messages, &message, sizeof(message)) == 0) {
 		count++;
-		if (message.kind == MESSAGE_EVENT)
-			io->event(io->context, worker->index, &message.event);
-		else
+		switch ((enum worker_message_kind)message.kind) {
+		case MESSAGE_EVENT: io->event(io->context, worker->index, &message.event); break;
+		case MESSAGE_DONE:
 			io->done(io->context, worker->index, message.cookie, message.status);
+			break;
+		case MESSAGE_MOVED: command_back(io, &message); break;
+		}
 	}
 	return count;
 }
@@ -378,6 +442,7 @@ unsigned int net_poll(struct net *net, uint64_t now)
 	unsigned int done = 0;
 
 	net->now = now;
+	done += send_wish(net);
 	for (uint32_t w = 0; w < net->config.workers; w++) {
 		done += read_messages(net, &net->worker[w]);
 		done += read_frames(net, &net->worker[w]);

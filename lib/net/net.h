@@ -76,6 +76,7 @@ struct net_config {
 	uint32_t worker_cpu[NET_MAX_WORKERS];
 	uint32_t control_cpu;
 	enum net_idle idle;
+	bool migrate;   /* queue pairs follow their frames to the worker at which they land */
 	bool hugepages; /* false: EAL runs with --no-huge */
 };
 
@@ -113,19 +114,32 @@ enum worker_command_type {
 	WORKER_DETACH,     /* transport_detach as soon as transport_may_detach */
 	WORKER_ADD_SESSION,
 	WORKER_REMOVE_SESSION,
+	WORKER_MOVE, /* to another worker; not answered, and nothing happens if it cannot */
 };
 
 struct worker_command {
 	uint32_t type;
 	uint32_t object; /* QP or session index */
 	uint64_t cookie; /* comes back in the answer */
+	uint32_t number; /* QPN: the index may be another's by now; 0: not looked at */
+	uint32_t to;     /* MOVE: worker */
 	struct shm_session
 		*session; /* ADD_SESSION: where it lies; valid until REMOVE is answered */
 	struct qp_connection connection;
 };
 
-/* Queues a command; commands of one worker run in order. -EAGAIN when its ring is full. */
+/*
+ * Queues a command; commands of one worker run in order. -EAGAIN when its ring is full.
+ * A FLUSH or DETACH that finds its queue pair moved comes back by net_io.moved, to be sent to the
+ * present home; while it is moving it waits.
+ */
 int net_command(struct net *net, unsigned int worker, const struct worker_command *command);
+
+/*
+ * Any thread: the queue pair with this QPN shall go to that worker. 0: it was passed on; -EINVAL,
+ * -ENOENT, -ENOTSUP and -ENOTCONN as transport_may_move(), -EBUSY: another wish is under way.
+ */
+int net_move(struct net *net, uint32_t qpn, unsigned int worker);
 
 /* --- frames of the slow path ---------------------------------------------------------- */
 
@@ -145,6 +159,8 @@ struct net_io {
 	void (*event)(void *context, unsigned int worker, const struct transport_event *event);
 	/* A command was carried out; status 0 or a negative errno. */
 	void (*done)(void *context, unsigned int worker, uint64_t cookie, int status);
+	/* A command was not carried out: send it again, to where its queue pair lives now. */
+	void (*moved)(void *context, const struct worker_command *command);
 	/* A worker consumed an arm of this session's CQs: write its eventfd. Any worker's thread!
 	 */
 	void (*notify)(void *context, uint32_t session);

@@ -10,6 +10,7 @@
 #include "net/device.h"
 #include "net/fault.h"
 #include "net/link.h"
+#include "net/move.h"
 #include "net/neighbour.h"
 #include "net/net.h"
 #include "net/slow.h"
@@ -39,9 +40,10 @@
 
 /* Lies behind each mbuf's header. */
 struct net_buffer {
-	struct pktbuf packet; /* first: io callbacks get its address */
-	uint32_t port;        /* index of our port */
-	bool lent;            /* got by the transport, counted in worker->lent */
+	struct pktbuf packet;  /* first: io callbacks get its address */
+	uint32_t port;         /* index of our port */
+	bool lent;             /* got by the transport, counted in worker->lent */
+	struct rte_mbuf *next; /* behind it in a list; see move.h */
 };
 
 static inline struct net_buffer *buffer_of(struct rte_mbuf *mbuf)
@@ -88,6 +90,7 @@ struct tx_array {
 	struct rte_mbuf *frame[TX_ARRAY];
 	uint32_t count;
 	uint32_t looked_at;   /* so many in front are through with their faults */
+	uint64_t sent;        /* frames that have left this array */
 	uint64_t stuck_since; /* ns: the device takes nothing since; 0: it does */
 	uint64_t dropped;     /* frames thrown away because it takes nothing */
 };
@@ -102,7 +105,7 @@ struct waiting_detach {
 	uint64_t cookie;
 };
 
-enum message_kind { MESSAGE_EVENT, MESSAGE_DONE };
+enum worker_message_kind { MESSAGE_EVENT, MESSAGE_DONE, MESSAGE_MOVED };
 
 struct worker_message {
 	uint32_t kind;
@@ -110,6 +113,10 @@ struct worker_message {
 	union {
 		uint64_t cookie;
 		struct transport_event event;
+		struct {
+			uint64_t cookie;
+			uint32_t type, object, number;
+		} moved; /* of the command that found its queue pair gone */
 	};
 };
 
@@ -134,7 +141,8 @@ struct worker {
 	struct fault *fault; /* two per port */
 	uint32_t lent;       /* buffers that the transport got and has not put */
 	uint64_t handed_over[NET_MAX_PORTS];
-	uint32_t to_wake; /* bit by worker: was handed a frame in this turn */
+	uint32_t to_wake; /* bit by worker: was handed something in this turn */
+	struct moves moves;
 	bool wake_control;
 
 	struct waiting_detach detach[DETACH_WAITING];
@@ -163,7 +171,9 @@ struct net {
 	uint32_t tx_capacity; /* bytes of frame that a buffer to be sent holds */
 	uint64_t tick_scale;  /* ns of a TSC tick, times 2^32 */
 	bool running;
-	uint32_t stop; /* atomic: workers leave their loops */
+	uint32_t stop;           /* atomic: workers leave their loops */
+	struct landing *landing; /* by queue pair; NULL: none moves by itself */
+	uint64_t move_wanted;    /* atomic: see net_move() */
 
 	/* Control's. */
 	struct neighbour_table neighbours;
@@ -205,6 +215,8 @@ void classify_drop(struct worker *worker, struct rte_mbuf *mbuf, uint32_t verdic
 
 /* handoff.c */
 void handoff_send(struct worker *worker, unsigned int home, struct rte_mbuf *mbuf);
+/* A frame that worker `from` has checked, of a queue pair of this worker. Takes the mbuf. */
+void handoff_deliver(struct worker *worker, unsigned int from, struct rte_mbuf *mbuf, uint64_t now);
 unsigned int handoff_receive(struct worker *worker, uint64_t now);
 bool handoff_waiting(const struct worker *worker);
 /* To the control core. */

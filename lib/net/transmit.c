@@ -97,6 +97,7 @@ static void drop_all(struct tx_array *tx)
 {
 	rte_pktmbuf_free_bulk(tx->frame, tx->count);
 	tx->dropped += tx->count;
+	tx->sent += tx->count;
 	tx->count = 0;
 }
 
@@ -130,6 +131,7 @@ static unsigned int flush_port(struct worker *worker, uint32_t port, uint64_t no
 	}
 	if (sent) {
 		tx->stuck_since = 0;
+		tx->sent += sent;
 		tx->count -= sent;
 		memmove(tx->frame, tx->frame + sent, tx->count * sizeof(void *));
 	} else if (!tx->stuck_since) {

@@ -55,6 +55,7 @@ static unsigned int turn(struct worker *worker, uint64_t now)
 	}
 	done += transmit_control(worker);
 	done += transmit_flush(worker, now);
+	done += move_run(worker);
 	handoff_wake(worker);
 	memory_quiescent(net->memory, worker->index);
 	return done;
@@ -241,13 +242,14 @@ int worker_create(struct net *net, unsigned int index)
 	return 0;
 }
 
-/* Frames hold buffers of pools that are freed next. */
+/* Frames hold buffers of pools that are freed next; words (see move.c) hold nothing. */
 static void empty_ring(struct rte_ring *ring)
 {
 	void *mbuf;
 
 	while (ring && rte_ring_sc_dequeue(ring, &mbuf) == 0)
-		rte_pktmbuf_free(mbuf);
+		if (!((uintptr_t)mbuf & 1))
+			rte_pktmbuf_free(mbuf);
 	rte_ring_free(ring);
 }
 
@@ -260,6 +262,7 @@ void worker_destroy(struct worker *worker)
 		transport_destroy(worker->transport);
 	transmit_drop(worker);
 	fault_destroy(worker);
+	move_destroy(worker);
 	for (unsigned int from = 0; from < NET_MAX_WORKERS; from++)
 		empty_ring(worker->handed[from]);
 	empty_ring(worker->to_send);

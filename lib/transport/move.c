@@ -22,7 +22,7 @@ int transport_may_move(const struct transport_shared *shared, uint32_t index)
 
 	if (qp->srq || qp->type == SHM_QP_UD)
 		return -ENOTSUP;
-	return qp->state == QP_RTS ? 0 : -ENOTCONN;
+	return qp_get_state(shared, index) == QP_RTS ? 0 : -ENOTCONN;
 }
 
 /* It counts as received where it is run. */

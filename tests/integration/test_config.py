@@ -11,6 +11,7 @@ workers = {cpu}
 control-core = {cpu}
 socket = /run/it/a.sock
 idle = adaptive
+migrate = yes
 hugepages = no
 telemetry = yes
 bad-token-budget = 64
@@ -133,7 +134,7 @@ def daemon_ranges():
 
 @test("B116: other keys of orield refuse what they do not know")
 def daemon_words():
-    for key, values in (("idle", ("", "BUSY", "sleepy")), ("hugepages", ("", "maybe", "1")),
+    for key, values in (("idle", ("", "BUSY", "sleepy")), ("migrate", ("", "Yes", "auto")), ("hugepages", ("", "maybe", "1")),
                         ("telemetry", ("", "auto", "true")), ("socket", ("", "a.sock")),
                         ("gateway", ("10.0.0.256", "10.0.0.254/24", "224.0.0.1")),
                         ("enabled", ("", "on", "auto")), ("dscp", ("", "Peer", "af11")),

@@ -59,7 +59,7 @@ Test(daemon_config, every_key_reaches_its_place)
 
 	cr_assert_eq(
 		read_config("[daemon]\nworkers = %d\ncontrol-core = %d\nsocket = /run/y\n"
-			    "socket-group = staff\nidle = busy\nhugepages = no\ntelemetry = no\n"
+			    "socket-group = staff\nidle = busy\nmigrate = no\nhugepages = no\ntelemetry = no\n"
 			    "bad-token-budget = 0\nmax-queue-pairs = 1024\nmax-windows = 4096\n"
 			    "[port wan0]\ndevice = net_a0,iface=eth1\n"
 			    "ip = 10.0.0.1/24, fd00::1/64\nvlan = 4094\nmtu = 9600\n"
@@ -72,6 +72,7 @@ Test(daemon_config, every_key_reaches_its_place)
 	cr_assert_str_eq(config.control.socket_path, "/run/y");
 	cr_assert_str_eq(config.control.socket_group, "staff");
 	cr_assert_eq(config.net.idle, NET_IDLE_BUSY);
+	cr_assert_not(config.net.migrate);
 	cr_assert_eq(config.hugepages, HUGEPAGES_NO);
 	cr_assert_not(config.telemetry);
 	cr_assert_eq(config.control.bad_token_budget, 0);
@@ -87,7 +88,7 @@ Test(daemon_config, every_key_reaches_its_place)
 	cr_assert_eq(port->mtu, 9600);
 	cr_assert_eq(port->gateway4[15], 254);
 	cr_assert_eq(port->gateway6[15], 0xfe);
-	cr_assert_eq(config.device_line[0], 13);
+	cr_assert_eq(config.device_line[0], 14);
 }
 
 Test(daemon_config, faults_are_shares_of_their_port)

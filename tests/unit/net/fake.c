@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The recording transport and memory. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,50 @@ uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn)
 uint32_t qp_home(const struct transport_shared *shared, uint32_t qp)
 {
 	return qp % fake.workers;
+}
+
+uint32_t qp_number(const struct transport_shared *shared, uint32_t qp)
+{
+	return FAKE_QPN + qp;
+}
+
+uint32_t qp_table_size(const struct transport_shared *shared)
+{
+	return FAKE_QPS;
+}
+
+/* None moves here. */
+int transport_may_move(const struct transport_shared *shared, uint32_t qp)
+{
+	return -ENOTSUP;
+}
+
+struct pktbuf *transport_unpark(struct transport *transport, uint32_t qp)
+{
+	return NULL;
+}
+
+int transport_release(struct transport *transport, uint32_t qp, unsigned int to, uint64_t now)
+{
+	return -EAGAIN;
+}
+
+void transport_take(struct transport *transport, uint32_t qp, uint64_t now)
+{
+}
+
+uint32_t transport_flights_abroad(const struct transport *transport)
+{
+	return 0;
+}
+
+uint32_t transport_flights_leave(struct transport *transport, unsigned int owner)
+{
+	return 0;
+}
+
+void transport_flights_return(struct transport *transport, uint32_t first)
+{
 }
 
 /* --- a worker's -------------------------------------------------------------------- */

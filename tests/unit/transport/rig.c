@@ -115,7 +115,7 @@ static void start_worker(struct end *end, unsigned int worker)
 	cr_assert_eq(transport_create(&end->worker[worker], end->shared, worker, &io), 0);
 }
 
-void end_create(struct end *end, unsigned int workers, uint8_t address)
+void end_create_tables(struct end *end, unsigned int workers, uint8_t address)
 {
 	struct transport_sizes sizes = { .qps = 64,
 					 .cqs = 32,
@@ -140,6 +140,11 @@ void end_create(struct end *end, unsigned int workers, uint8_t address)
 	memset(end->session, 0, sizeof(*end->session) + workers * sizeof(struct shm_worker_area));
 	end->session->workers = workers;
 	transport_set_session(end->shared, RIG_SESSION, end->session);
+}
+
+void end_create(struct end *end, unsigned int workers, uint8_t address)
+{
+	end_create_tables(end, workers, address);
 	for (unsigned int i = 0; i < workers; i++) {
 		start_worker(end, i);
 		memory_reader_online(end->memory, i);
@@ -290,12 +295,40 @@ void end_destroy(struct end *end)
 	}
 	end_drain(end);
 	cr_expect_eq(end->buffers, 0, "%u frames never came back", end->buffers);
+	end_destroy_tables(end);
+}
+
+void end_destroy_tables(struct end *end)
+{
 	transport_shared_destroy(end->shared);
 	memory_destroy(end->memory);
 	arena_destroy(&end->arena);
 	munmap(end->bytes, RIG_MEMORY);
 	close(end->memfd);
 	free(end->session);
+}
+
+void end_deliver(struct end *end, const uint8_t *frame, uint32_t length, uint64_t now)
+{
+	struct pktbuf *packet = new_buffer(end);
+
+	memcpy(packet->data, frame, length);
+	packet->length = length;
+	end_receive(end, packet, now);
+}
+
+uint32_t end_next_frame(struct end *end, uint8_t frame[RIG_FRAME])
+{
+	struct pktbuf *packet;
+	uint32_t length;
+
+	if (end->out.head == end->out.tail)
+		return 0;
+	packet = end->out.frame[end->out.head++ % 4096];
+	length = packet->length;
+	memcpy(frame, packet->data, length);
+	free_buffer(end, packet);
+	return length;
 }
 
 unsigned int end_poll(struct end *end, uint64_t now)
@@ -590,7 +623,7 @@ struct shm_sge sge_at(const struct end *end, uint64_t offset, uint32_t length)
 }
 
 /* All entries are of one queue pair, so the smallest epoch at the head of a ring is the oldest. */
-bool take_cqe(struct rig_qp *qp, struct shm_cqe *cqe)
+static int oldest_ring(struct rig_qp *qp, struct shm_cqe *cqe)
 {
 	const struct shm_cq *cq = qp->cq_memory;
 	int from = -1;
@@ -607,8 +640,20 @@ bool take_cqe(struct rig_qp *qp, struct shm_cqe *cqe)
 		*cqe = *entry;
 		from = (int)i;
 	}
-	if (from < 0)
+	return from;
+}
+
+/*
+ * An entry that is older than the one we see was published before it, perhaps into a ring at
+ * which we had looked already: a second look finds it.
+ */
+bool take_cqe(struct rig_qp *qp, struct shm_cqe *cqe)
+{
+	int from;
+
+	if (oldest_ring(qp, cqe) < 0)
 		return false;
+	from = oldest_ring(qp, cqe);
 	shm_store_release(&qp->cq_memory->ring[from].cursor.head, ++qp->cq_head[from]);
 	return true;
 }

@@ -86,6 +86,9 @@ struct rig {
 
 void end_create(struct end *end, unsigned int workers, uint8_t address);
 void end_destroy(struct end *end);
+/* The same in two parts, for workers whose transports are somebody else's. */
+void end_create_tables(struct end *end, unsigned int workers, uint8_t address);
+void end_destroy_tables(struct end *end);
 struct rig_qp *end_open_qp(struct end *end, uint32_t worker, uint32_t depth);
 struct rig_qp *end_open_qp_config(struct end *end, struct qp_config *config, uint32_t cq_depth);
 /* From its home to another worker, as lib/net does it. */
@@ -96,6 +99,10 @@ void end_close_qp(struct end *end, struct rig_qp *qp, uint64_t now);
 /* The process dies and another one adopts its arena and segments. */
 void end_restart(struct end *end, uint64_t now);
 void end_drain(struct end *end); /* frees what lies in `out` */
+/* A copy of a frame, to the worker that owns its queue pair. */
+void end_deliver(struct end *end, const uint8_t *frame, uint32_t length, uint64_t now);
+/* Takes the next frame out; its length, 0: there is none. */
+uint32_t end_next_frame(struct end *end, uint8_t frame[RIG_FRAME]);
 unsigned int end_poll(struct end *end, uint64_t now);
 uint32_t end_count_events(const struct end *end, uint32_t type);
 const struct transport_event *end_find_event(const struct end *end, uint32_t type);
