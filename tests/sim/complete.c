@@ -199,8 +199,11 @@ static void received(struct end *end, struct receive *receive, const struct shm_
 	if (op->kind != KIND_WRITE_IMM)
 		check_bytes(end->peer, op, end->host, &op->remote, "what was received");
 	op->executed = op->received = true;
-	if (op->kind == KIND_SEND_INV)
+	if (op->kind == KIND_SEND_INV) {
+		if (end->last_inv_psn == (op->psn + op->packets - 1) % 0x1000000)
+			window_check_grace(end, op->window, end->inv_turns, end->inv_generation);
 		window_invalidated(op->window);
+	}
 	world->statistics.receives++;
 }
 

@@ -49,6 +49,10 @@ static void draw_network(struct sim_config *c, struct rng *rng)
 		c->blackout_every_us = rng_between(rng, 5000, 200000);
 		c->blackout_us = rng_between(rng, 50, 20000);
 	}
+	if (rng_percent(rng, 25)) {
+		c->narrow_every_us = rng_between(rng, 5000, 200000);
+		c->narrow_us = rng_between(rng, 50, 20000);
+	}
 }
 
 static void draw_traffic(struct sim_config *c, struct rng *rng)
@@ -92,7 +96,7 @@ bool config_is_perfect(const struct sim_config *c)
 {
 	return c->loss == 0 && c->duplicate == 0 && c->reorder == 0 && c->corrupt == 0 &&
 	       c->forge == 0 && c->unkept == 0 && c->blackout_every_us == 0 &&
-	       c->restart_every_us == 0;
+	       c->narrow_every_us == 0 && c->restart_every_us == 0;
 }
 
 /* --- from the command line -------------------------------------------------------- */
@@ -123,6 +127,9 @@ static const struct {
 	  10000000, "us, mean; 0: never" },
 	{ "blackout", VALUE_NUMBER, offsetof(struct sim_config, blackout_us), 0, 10000000,
 	  "us, mean" },
+	{ "narrow-every", VALUE_NUMBER, offsetof(struct sim_config, narrow_every_us), 0, 10000000,
+	  "us, mean between spells where only short frames pass; 0: never" },
+	{ "narrow", VALUE_NUMBER, offsetof(struct sim_config, narrow_us), 0, 10000000, "us, mean" },
 	{ "restart", VALUE_NUMBER, offsetof(struct sim_config, restart_every_us), 0, 10000000,
 	  "us, mean between two deaths of a daemon; 0: never" },
 	{ "calm", VALUE_NUMBER, offsetof(struct sim_config, calm_us), 0, 10000000,
@@ -166,7 +173,7 @@ const char *config_name(unsigned int i, const char **help)
 static void make_perfect(struct sim_config *c)
 {
 	c->loss = c->duplicate = c->reorder = c->corrupt = c->forge = c->unkept = 0;
-	c->blackout_every_us = c->restart_every_us = 0;
+	c->blackout_every_us = c->narrow_every_us = c->restart_every_us = 0;
 }
 
 bool config_set(struct sim_config *c, const char *name, const char *text)

@@ -29,6 +29,8 @@ struct sim_config {
 	uint32_t delay_ns, jitter_ns, reorder_ns;
 	uint32_t blackout_every_us; /* 0: never */
 	uint32_t blackout_us;       /* mean */
+	uint32_t narrow_every_us;   /* links that take short frames only; 0: never */
+	uint32_t narrow_us;         /* mean */
 	uint32_t calm_us;           /* mean of spells without any of this; 0: none */
 	uint32_t storm_us;          /* mean of what lies between them */
 

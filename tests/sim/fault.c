@@ -28,7 +28,13 @@ uint32_t fault_async(enum fault fault)
 	case FAULT_INVALIDATE_TOKEN: return SHM_ASYNC_QP_ACCESS_ERROR;
 	case FAULT_ALIGNMENT:
 	case FAULT_QP_RIGHT:
-	case FAULT_TOO_LONG: return SHM_ASYNC_QP_INVALID_REQUEST;
+	case FAULT_TOO_LONG:
+	case FAULT_WIRE_SHORT:
+	case FAULT_WIRE_EMPTY:
+	case FAULT_WIRE_LONG:
+	case FAULT_WIRE_SEQUENCE:
+	case FAULT_WIRE_LENGTH:
+	case FAULT_WIRE_HUGE: return SHM_ASYNC_QP_INVALID_REQUEST;
 	case FAULT_RECEIVE_TOKEN:
 	case FAULT_RECEIVE_SHAPE: return SHM_ASYNC_QP_FATAL;
 	default: return 0;
@@ -42,7 +48,12 @@ bool fault_is_token(enum fault fault)
 
 bool fault_leaves(enum fault fault)
 {
-	return fault_async(fault) || fault == FAULT_NO_RECEIVE;
+	return fault_async(fault) || fault == FAULT_NO_RECEIVE || fault_is_forged(fault);
+}
+
+bool fault_is_forged(enum fault fault)
+{
+	return fault >= FAULT_WIRE_SHORT && fault <= FAULT_WIRE_NAK;
 }
 
 /* --- what the peer refuses -------------------------------------------------------- */
@@ -252,6 +263,82 @@ static struct op *no_receive(struct end *end)
 	return op;
 }
 
+/* --- what the network makes of a good request ------------------------------------- */
+
+/* Of this kind or of any up to another; its window lives until it is through. */
+static struct op *to_be_forged(struct end *end, enum op_kind low, enum op_kind high,
+			       uint32_t least_packets)
+{
+	struct rng *rng = &end->pair->world->traffic;
+
+	for (int tries = 0; tries < 12; tries++) {
+		struct op *op = op_build(end, (enum op_kind)rng_between(rng, low, high));
+
+		if (op && op->packets >= least_packets && op->length && !op->may_fail &&
+		    (op->window == NULL || !op->window->strip) && op->kind != KIND_SEND_INV) {
+			op->status = NT_DATA_ERROR;
+			op->remote.loose = op->local.loose = true;
+			return op;
+		}
+		op_free(op);
+	}
+	return NULL;
+}
+
+/* The receive of a SEND goes with it; a WRITE with immediate does not come so far. */
+static struct op *spoil_packet(struct op *op, uint32_t packet, uint32_t choice)
+{
+	op->wire_packet = packet;
+	op->wire_choice = choice;
+	if (op->kind == KIND_WRITE_IMM)
+		op->consumes = false;
+	if (op->consumes)
+		op->receive_status = NT_DATA_ERROR;
+	return op;
+}
+
+static struct op *forged(struct end *end, enum fault fault)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	const uint32_t mtu = end->pair->mtu;
+	struct op *op;
+
+	switch (fault) {
+	case FAULT_WIRE_SHORT:
+		op = to_be_forged(end, KIND_SEND, KIND_WRITE_IMM, 2);
+		return op ? spoil_packet(op, rng_below(rng, op->packets - 1),
+					 4 * rng_between(rng, 1, mtu / 4))
+			  : NULL;
+	case FAULT_WIRE_EMPTY:
+		op = to_be_forged(end, KIND_SEND, KIND_WRITE_IMM, 2);
+		return op ? spoil_packet(op, op->packets - 1, 0) : NULL;
+	case FAULT_WIRE_LONG:
+		op = to_be_forged(end, KIND_SEND, KIND_WRITE_IMM, 1);
+		return op ? spoil_packet(op, op->packets - 1,
+					 op->packets * mtu - op->length + rng_between(rng, 1, 64))
+			  : NULL;
+	case FAULT_WIRE_SEQUENCE:
+		op = to_be_forged(end, KIND_SEND, KIND_SEND_IMM, 1);
+		if (op == NULL)
+			return NULL;
+		/* At the start of a message nothing has been taken yet. */
+		op->consumes = op->packets > 1;
+		return spoil_packet(op, op->consumes ? rng_between(rng, 1, op->packets - 1) : 0, 0);
+	case FAULT_WIRE_LENGTH:
+		op = to_be_forged(end, KIND_WRITE, KIND_WRITE_IMM, 1);
+		return op ? spoil_packet(op, 0, rng_below(rng, op->length)) : NULL;
+	case FAULT_WIRE_HUGE:
+		op = to_be_forged(end, KIND_READ, KIND_READ, 1);
+		return op ? spoil_packet(op, 0, rng_below(rng, 0x7fffffff)) : NULL;
+	case FAULT_WIRE_RESPONSE:
+		op = to_be_forged(end, KIND_READ, KIND_READ, 1);
+		return op ? spoil_packet(op, rng_below(rng, op->packets), 0) : NULL;
+	default:
+		op = to_be_forged(end, KIND_WRITE, KIND_WRITE, 1);
+		return op ? spoil_packet(op, op->packets - 1, rng_below(rng, 28)) : NULL;
+	}
+}
+
 /* --- what is refused at home -------------------------------------------------------------------
  */
 
@@ -285,6 +372,51 @@ static struct op *wrong_sge(struct end *end, bool range)
 	}
 	op_free(op);
 	return NULL;
+}
+
+/* A READ or atomic whose result may not be put there. */
+static struct op *wrong_sink(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct op *op = op_build(end, (enum op_kind)rng_between(rng, KIND_READ, KIND_CMP_SWAP));
+
+	for (uint32_t i = 0; op && i < op->sqe.nsge; i++) {
+		if (op->list[i].length == 0)
+			continue;
+		op->list[i].token = end->host->read_only;
+		return at_home(op, NT_ACCESS_VIOLATION);
+	}
+	op_free(op);
+	return NULL;
+}
+
+static struct op *wrong_sum(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct op *op;
+
+	if (end->config.send_sge < 2)
+		return NULL;
+	op = op_build(end, (enum op_kind)rng_between(rng, KIND_WRITE, KIND_READ));
+	if (op == NULL)
+		return NULL;
+	op->sqe.flags &= ~SHM_FLAG_INLINE;
+	op->sqe.nsge = 2;
+	for (int i = 0; i < 2; i++)
+		op->list[i] = (struct shm_sge){ host_address(end->host, end->source),
+						0x40000000u + (uint32_t)i, end->host->local[0] };
+	return at_home(op, NT_DATA_OVERRUN);
+}
+
+static struct op *never_outstanding(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct op *op;
+
+	if (end->connection.max_reads_out)
+		return NULL;
+	op = op_make(end, (enum op_kind)rng_between(rng, KIND_READ, KIND_CMP_SWAP));
+	return op ? at_home(op, NT_INVALID_DEVICE_REQUEST) : NULL;
 }
 
 static struct op *wrong_shape(struct end *end, enum fault fault)
@@ -339,6 +471,12 @@ static struct op *wrong_bind(struct end *end, enum fault fault)
 	switch (fault) {
 	case FAULT_BIND_TOKEN: op->sqe.token = (uint32_t)rng_next(rng); break;
 	case FAULT_BIND_LENGTH: op->sqe.length = 0; break;
+	case FAULT_BIND_DOMAIN: op->sqe.mr = end->host->other_region; break;
+	case FAULT_BIND_RIGHT:
+		op->sqe.mr = end->host->read_region;
+		op->sqe.flags |= rng_percent(rng, 50) ? SHM_FLAG_ALLOW_REMOTE_WRITE
+						      : SHM_FLAG_ALLOW_REMOTE_ATOMIC;
+		break;
 	case FAULT_BIND_BOUND:
 		/* And stays so: nobody invalidates it any more. */
 		bound->state = WINDOW_ENDING;
@@ -400,7 +538,20 @@ static struct op *build(struct end *end, enum fault fault)
 	case FAULT_BIND_TOKEN:
 	case FAULT_BIND_RANGE:
 	case FAULT_BIND_LENGTH:
+	case FAULT_BIND_RIGHT:
+	case FAULT_BIND_DOMAIN:
 	case FAULT_BIND_BOUND: return wrong_bind(end, fault);
+	case FAULT_SGE_RIGHT: return wrong_sink(end);
+	case FAULT_SUM_LENGTH: return wrong_sum(end);
+	case FAULT_READS_NONE: return never_outstanding(end);
+	case FAULT_WIRE_SHORT:
+	case FAULT_WIRE_EMPTY:
+	case FAULT_WIRE_LONG:
+	case FAULT_WIRE_SEQUENCE:
+	case FAULT_WIRE_LENGTH:
+	case FAULT_WIRE_HUGE:
+	case FAULT_WIRE_RESPONSE:
+	case FAULT_WIRE_NAK: return forged(end, fault);
 	case FAULT_DEAD_INVALIDATE: return wrong_local_invalidate(end);
 	default: return NULL;
 	}
@@ -437,6 +588,9 @@ bool fault_post(struct end *end)
 	sim_log(world, "pair %u end %u: a wrong request: %s", end->pair->number, end->side,
 		fault_name(fault));
 	traffic_post(end, op);
-	end->doomed_left = rng_below(&world->traffic, 12);
+	/* Those that the requester finds itself, or is told of late, are the last. */
+	end->doomed_left = fault_is_forged(fault) && fault_async(fault) == 0
+				   ? 0
+				   : rng_below(&world->traffic, 12);
 	return true;
 }

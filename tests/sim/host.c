@@ -32,7 +32,7 @@ struct sim_buffer *buffer_take(struct world *world)
 		buffer->older = world->all_buffers;
 		world->all_buffers = buffer;
 	}
-	buffer->unkept = buffer->fatal = buffer->rnr = false;
+	buffer->unkept = buffer->fatal = buffer->rnr = buffer->future = false;
 	buffer->holder = NULL;
 	buffer->packet =
 		(struct pktbuf){ .data = buffer->bytes, .capacity = sizeof(buffer->bytes) };
@@ -139,19 +139,40 @@ static void watch_fatal_nak(struct sim_worker *worker, const struct wire_view *v
 			 worker->host->number, end->number, view_aeth(view)->syndrome);
 }
 
+static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buffer,
+			 const struct wire_view *view)
+{
+	struct end *end = host_find_number(worker->host, view->qpn);
+
+	if (end == NULL)
+		return;
+	if (buffer->rnr && !buffer->future)
+		witness_rnr(end, view->psn, view_aeth(view)->syndrome & 0x1f);
+	if ((view->opcode == 0x16 || view->opcode == 0x17) &&
+	    (end->inv_generation == 0 ||
+	     (view->psn - end->last_inv_psn - 1) % 0x1000000 < 0x7fffff)) {
+		end->last_inv_psn = view->psn;
+		window_note_turns(end->host, end->inv_turns, &end->inv_generation);
+	}
+}
+
 static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
 {
 	struct world *world = worker->host->world;
 	struct pktbuf *keep = buffer->unkept ? NULL : &buffer->packet;
 	struct wire_view view;
+	struct end *end;
 
+	if (wire_parse(buffer->bytes, buffer->packet.length, &view) == WIRE_OK && buffer->future) {
+		end = host_find_number(worker->host, view.qpn);
+		if (end)
+			forge_future(world, end, buffer);
+	}
 	/* It was looked at when it arrived. */
 	if (wire_parse(buffer->bytes, buffer->packet.length, &view) != WIRE_OK)
 		sim_fail(world, "a frame is good, and a moment later it is not");
 	watch_fatal_nak(worker, &view, buffer->fatal, false);
-	if (buffer->rnr && host_find_number(worker->host, view.qpn))
-		witness_rnr(host_find_number(worker->host, view.qpn), view.psn,
-			    view_aeth(&view)->syndrome & 0x1f);
+	note_arrival(worker, buffer, &view);
 	if (transport_receive(worker->transport, &view, keep, world->now)) {
 		if (keep == NULL)
 			sim_fail(world, "a frame was kept that must not be");
@@ -181,6 +202,7 @@ static unsigned int run_turn(struct sim_worker *worker)
 	worker->host->generation += worker->fresh;
 	worker->fresh = false;
 	memory_quiescent(worker->host->memory, worker->number);
+	worker->turns++;
 	return done;
 }
 
@@ -265,6 +287,23 @@ static void collect_stock(struct host *host)
 	}
 }
 
+/*
+ * Reserved are those in the client's hands. A kill between a token's recycling and its return costs
+ * the session this one.
+ */
+void host_check_tokens(struct host *host)
+{
+	const uint64_t deaths = host->world->statistics.restarts;
+	struct memory_usage usage;
+
+	collect_stock(host);
+	memory_usage(host->memory, &usage);
+	if (usage.tokens_reserved < host->stock.count ||
+	    usage.tokens_reserved > host->stock.count + deaths)
+		sim_fail(host->world, "host %u: %u tokens are reserved, and its client has %u",
+			 host->number, usage.tokens_reserved, host->stock.count);
+}
+
 uint32_t host_take_token(struct host *host)
 {
 	struct token_list *stock = &host->stock;
@@ -339,22 +378,22 @@ static void choose_base(struct host *host)
 	host->base = host->number ? 0ull - host->size - odd : 0x7f0000000000ull + odd;
 }
 
-static void create_region(struct host *host, uint32_t pd, uint32_t *region, uint32_t *local,
-			  uint32_t *remote)
+static void create_region(struct host *host, uint32_t pd, uint32_t access, uint32_t *region,
+			  uint32_t *local, uint32_t *remote)
 {
 	struct world *world = host->world;
 
 	NEED(region_create(host->memory, SIM_SESSION, pd, false, region) == 0);
 	/* Not the last guard: one byte too far then is a byte that the model watches. */
 	NEED(region_register(host->memory, *region, host->segment, AREA_GUARD,
-			     host->size - 2 * AREA_GUARD, host_address(host, AREA_GUARD),
-			     RIGHT_LOCAL_READ | RIGHT_LOCAL_WRITE | RIGHTS_REMOTE, local,
-			     remote) == 0);
+			     host->size - 2 * AREA_GUARD, host_address(host, AREA_GUARD), access,
+			     local, remote) == 0);
 }
 
 static void create_memory(struct host *host)
 {
 	struct world *world = host->world;
+	const uint32_t all = RIGHT_LOCAL_READ | RIGHT_LOCAL_WRITE | RIGHTS_REMOTE;
 	uint32_t unused, local;
 	void *address;
 	struct rng rng;
@@ -374,9 +413,11 @@ static void create_memory(struct host *host)
 	NEED(segment_attach(host->memory, SIM_SESSION, 1, fd, -1, &host->segment) == 0);
 	NEED(pd_create(host->memory, SIM_SESSION, &host->pd) == 0);
 	NEED(pd_create(host->memory, SIM_SESSION, &host->other_pd) == 0);
-	create_region(host, host->pd, &host->region, &host->local[0], &host->remote);
-	create_region(host, host->pd, &host->second_region, &host->local[1], &unused);
-	create_region(host, host->other_pd, &host->other_region, &local, &host->other_remote);
+	create_region(host, host->pd, all, &host->region, &host->local[0], &host->remote);
+	create_region(host, host->pd, all, &host->second_region, &host->local[1], &unused);
+	create_region(host, host->other_pd, all, &host->other_region, &local, &host->other_remote);
+	create_region(host, host->pd, RIGHT_LOCAL_READ | RIGHT_REMOTE_READ, &host->read_region,
+		      &host->read_only, &unused);
 }
 
 void host_start_worker(struct sim_worker *worker, bool adopted)
@@ -437,6 +478,19 @@ void host_create(struct world *world, unsigned int number)
 		host->shared_cq = cq_open(host, SIM_PAIRS * 2 * SIM_RING, 0);
 }
 
+/* No window is bound any more: nothing holds them. */
+static void end_regions(struct host *host)
+{
+	const uint32_t region[] = { host->region, host->second_region, host->other_region,
+				    host->read_region };
+	uint64_t grace;
+
+	for (unsigned int i = 0; i < sizeof(region) / sizeof(region[0]); i++)
+		if (region_deregister(host->memory, region[i], &grace))
+			sim_fail(host->world, "host %u: region %u cannot be deregistered",
+				 host->number, region[i]);
+}
+
 void host_destroy(struct host *host)
 {
 	struct world *world = host->world;
@@ -454,6 +508,7 @@ void host_destroy(struct host *host)
 		transport_destroy(worker->transport);
 		free(worker->arrived);
 	}
+	end_regions(host);
 	transport_shared_destroy(host->shared);
 	memory_destroy(host->memory);
 	arena_destroy(&host->arena);

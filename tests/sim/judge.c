@@ -33,6 +33,10 @@ static bool timeout_possible(const struct end *end, const struct op *op)
 
 	if (end->nak_taken)
 		return false;
+	/* RNR retries have an end of their own. */
+	if (end->connection.rnr_retry != 7 && end->rnrs > end->connection.rnr_retry &&
+	    (end->rnr_psn - op->psn) % 0x1000000 < op->packets)
+		return true;
 	if (peer_is_dead(end))
 		return true;
 	for (uint32_t i = pair->troubles; i != op->troubles && rounds < SIM_TROUBLES; rounds++) {
@@ -63,7 +67,7 @@ static bool later_refused(const struct end *end, const struct op *op, int32_t st
 	for (uint32_t i = op->number + 1; i != end->tail; i++) {
 		const struct op *later = end->op[i % SIM_RING];
 
-		if (later->fault && fault_async(later->fault) && later->status == status)
+		if (later->fault && fault_leaves(later->fault) && later->status == status)
 			return true;
 		if (later->may_fail && status == NT_ACCESS_VIOLATION)
 			return true;

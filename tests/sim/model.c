@@ -187,7 +187,7 @@ static void execute_data(struct end *end, struct op *op)
 void model_execute(struct end *end, struct op *op)
 {
 	/* What never leaves does nothing, and may have a shape that means nothing. */
-	if (op->fault && fault_async(op->fault) == 0)
+	if (op->fault && !fault_leaves(op->fault))
 		return;
 	switch (op->kind) {
 	case KIND_BIND:
@@ -340,9 +340,11 @@ static void resolve_side(struct end *end, bool remote, const struct piece *area,
 	struct host *host = remote ? end->peer->host : end->host;
 	uint32_t differences, packets = 0;
 
-	for (uint32_t i = end->oldest; i != end->tail; i++)
-		if (remote)
-			settle_loose(host, &end->op[i % SIM_RING]->remote);
+	for (uint32_t i = end->oldest; i != end->tail; i++) {
+		const struct op *op = end->op[i % SIM_RING];
+
+		settle_loose(host, remote ? &op->remote : &op->local);
+	}
 	differences = count_differences(host, area, areas);
 	for (uint32_t i = end->tail; differences && i-- != end->oldest;) {
 		struct op *op = end->op[i % SIM_RING];

@@ -63,13 +63,6 @@ void network_destroy(struct world *world)
 
 /* --- changes to a frame ----------------------------------------------------------- */
 
-static void put24(uint8_t *p, uint32_t value)
-{
-	p[0] = (uint8_t)(value >> 16);
-	p[1] = (uint8_t)(value >> 8);
-	p[2] = (uint8_t)value;
-}
-
 /* Random bits anywhere, or one burst. Whether the frame still carries a right ICRC. */
 static bool turn_bits(struct world *world, struct sim_buffer *buffer)
 {
@@ -89,61 +82,6 @@ static bool turn_bits(struct world *world, struct sim_buffer *buffer)
 		buffer->bytes[bit / 8] ^= (uint8_t)(1u << (bit % 8));
 	}
 	return frame_read(buffer->bytes, length, &facts) && frame_icrc_good(buffer->bytes, &facts);
-}
-
-static uint32_t unused_number(struct world *world)
-{
-	uint32_t number;
-
-	do
-		number = rng_between(&world->weather, 2, 0xfffffe);
-	while (host_find_number(&world->host[0], number) ||
-	       host_find_number(&world->host[1], number));
-	return number;
-}
-
-/* What the transport has to refuse without a word. */
-static const char *forge_refused(struct world *world, uint8_t *frame,
-				 const struct frame_facts *facts)
-{
-	struct rng *rng = &world->weather;
-	uint8_t *bth = frame + facts->bth;
-
-	switch (rng_below(rng, 5)) {
-	case 0:
-		bth[2] = 0x7f;
-		bth[3] = (uint8_t)rng_below(rng, 255);
-		return "P_Key";
-	case 1: bth[1] |= (uint8_t)rng_between(rng, 1, 15); return "TVer";
-	case 2:
-		frame[facts->l3 + (facts->v4 ? 15 : 23)] ^= (uint8_t)rng_between(rng, 1, 255);
-		return "source address";
-	case 3:
-		/* The same headers as a request of another service, or no opcode at all. */
-		bth[0] = facts->opcode <= 0x0b ? bth[0] | 0x20 : 0x1f;
-		return "opcode";
-	default: put24(bth + 5, unused_number(world)); return "queue pair";
-	}
-}
-
-/* What must make no difference. Far PSNs are far outside of every window. */
-static const char *forge_harmless(struct world *world, uint8_t *frame,
-				  const struct frame_facts *facts)
-{
-	struct rng *rng = &world->weather;
-	uint8_t *bth = frame + facts->bth;
-	const uint32_t far = rng_between(rng, 1u << 20, 1u << 22);
-	const bool plain_ack = facts->opcode == 0x11 && facts->syndrome < 0x20;
-
-	switch (rng_below(rng, plain_ack ? 7 : 5)) {
-	case 0: put24(bth + 9, facts->psn + far); return "PSN far ahead";
-	case 1: put24(bth + 9, facts->psn - far); return "PSN far behind";
-	case 2: bth[8] ^= 0x80; return "AckReq";
-	case 3: bth[1] ^= 0x40; return "MigReq";
-	case 4: bth[8] ^= (uint8_t)rng_between(rng, 1, 127); return "reserved bits";
-	case 5: bth[12] = (uint8_t)rng_below(rng, 32); return "credits";
-	default: rng_fill(rng, bth + 13, 3); return "MSN";
-	}
 }
 
 /* --- fate ------------------------------------------------------------------------- */
@@ -182,6 +120,24 @@ static bool dark(struct world *world, unsigned int direction)
 			(double)until / 1000);
 	}
 	return world->now < n->dark_until[direction];
+}
+
+/* For a while some link on the way takes only short frames, and nobody is told. */
+static bool too_long(struct world *world, const struct sim_buffer *buffer)
+{
+	struct network *n = &world->network;
+	struct rng *rng = &world->weather;
+	const uint32_t every = world->config.narrow_every_us;
+
+	if (every && world->now >= n->next_narrow) {
+		n->narrow = 128u << rng_below(rng, 5);
+		n->narrow_until =
+			world->now + 1000ull * rng_between(rng, 1, 2 * world->config.narrow_us);
+		n->next_narrow = n->narrow_until + 1000ull * rng_between(rng, 1, 2 * every);
+		sim_log(world, "no frames above %u bytes until %.3f", n->narrow,
+			(double)n->narrow_until / 1000);
+	}
+	return world->now < n->narrow_until && buffer->packet.length > n->narrow;
 }
 
 /* Between two storms nothing at all goes wrong. */
@@ -272,7 +228,7 @@ static const char *tamper(struct world *world, struct flying *flying,
 		what = forge_refused(world, flying->buffer->bytes, facts);
 	} else {
 		flying->tamper = TAMPER_HARMLESS;
-		what = forge_harmless(world, flying->buffer->bytes, facts);
+		what = forge_harmless(world, flying->buffer, facts);
 	}
 	frame_repair(flying->buffer->bytes, facts);
 	return what;
@@ -288,7 +244,7 @@ static bool suffer(struct world *world, struct flying *flying, const struct fram
 	const struct sim_config *c = &world->config;
 	struct rng *rng = &world->weather;
 
-	if (dark(world, direction) || rng_chance(rng, c->loss)) {
+	if (dark(world, direction) || too_long(world, buffer) || rng_chance(rng, c->loss)) {
 		trouble(end);
 		world->statistics.lost++;
 		return false;
@@ -312,6 +268,7 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 	const char *complaint = frame_complaint(buffer->bytes, buffer->packet.length), *what = "";
 	struct flying flying = { .to = (uint8_t)!direction, .buffer = buffer };
 	struct frame_facts facts;
+	const char *wrong;
 	struct end *receiver;
 	bool late = false;
 
@@ -326,6 +283,9 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 	buffer->fatal = frame_is_fatal_nak(&facts);
 	buffer->rnr = facts.opcode == 0x11 && facts.syndrome >> 5 == 1;
 	world->statistics.frames++;
+	wrong = forge_fault(receiver, buffer, &facts);
+	if (wrong)
+		sim_log(world, "the next frame is made a %s", wrong);
 	if (!calm(world) && !suffer(world, &flying, &facts, &what, &late)) {
 		log_frame(world, direction, &facts, "lost", "", 0);
 		buffer_return(world, buffer);
@@ -396,7 +356,9 @@ static void arrive(struct world *world, const struct flying *flying)
 		return;
 	}
 	if (flying->tamper != TAMPER_NONE)
-		buffer->fatal = buffer->rnr = false;
+		buffer->fatal = false;
+	if (flying->tamper != TAMPER_HARMLESS)
+		buffer->future = false;
 	index = qp_find(host->shared, view.qpn);
 	worker = &host->worker[index ? qp_home(host->shared, index) : 0];
 	if (flying->tamper == TAMPER_REFUSE)

@@ -38,8 +38,12 @@ static void draw_timers(struct pair *pair, struct qp_connection *c)
 		c->retry_count = (uint8_t)rng_between(rng, perfect ? 0 : 3, 7);
 	if (config->retry_count)
 		c->retry_count = (uint8_t)config->retry_count;
-	c->rnr_retry = pair->strict ? (uint8_t)rng_below(rng, 7) : 7;
-	c->min_rnr_timer = (uint8_t)rng_between(rng, 1, 14);
+	c->rnr_retry = 7;
+	if (pair->strict)
+		c->rnr_retry = (uint8_t)rng_below(rng, 7);
+	else if (pair->tight)
+		c->rnr_retry = (uint8_t)rng_between(rng, 3, 6);
+	c->min_rnr_timer = (uint8_t)rng_between(rng, pair->tight ? 6 : 1, 14);
 }
 
 static void draw_connection(struct end *end, const struct qp_connection *timers)
@@ -106,7 +110,7 @@ static void open_queues(struct end *end)
 		end->srq = host->worker[end->worker].srq;
 		q->srq = end->srq->index;
 		q->receive_depth = end->srq->depth;
-		end->pair->strict = false;
+		end->pair->strict = end->pair->tight = false;
 	}
 	/* Just large enough: it never overflows, whatever completes without being taken. */
 	if (host->shared_cq)
@@ -178,6 +182,7 @@ void pair_open(struct world *world, uint32_t number)
 	pair->progress = world->now;
 	pair->mtu = config->mtu ? config->mtu : 256u << rng_below(rng, 5);
 	pair->strict = rng_percent(rng, 25);
+	pair->tight = !pair->strict && rng_percent(rng, 30);
 	pair->life = config->life ? rng_between(rng, 1, 2 * config->life) : UINT32_MAX;
 	for (unsigned int i = 0; i < 2; i++) {
 		struct end *end = &pair->end[i];

@@ -71,7 +71,10 @@ static void spoil(struct end *end, struct receive *receive, struct shm_sge *sge)
 	receive->good = 0;
 	for (uint32_t i = 0; i < bad; i++)
 		receive->good += sge[i].length;
-	sge[bad].token ^= 1u << rng_below(rng, 32);
+	if (rng_percent(rng, 30))
+		sge[bad].token = end->host->read_only;
+	else
+		sge[bad].token ^= 1u << rng_below(rng, 32);
 }
 
 bool receive_post(struct end *end, enum receive_kind kind)
@@ -109,6 +112,15 @@ bool receive_post(struct end *end, enum receive_kind kind)
 	return true;
 }
 
+/* Not so long that the peer gives up. */
+static uint32_t longest_hold(const struct end *end)
+{
+	const struct qp_connection *c = &end->connection;
+	const uint64_t longest = rnr_time(c->min_rnr_timer) * (c->rnr_retry / 2);
+
+	return c->rnr_retry == 7 || longest > 3000000 ? 3000000 : (uint32_t)longest;
+}
+
 /* Late receives: for a while none are posted, and what the peer sends has to wait. */
 unsigned int receive_turn(struct end *end)
 {
@@ -122,7 +134,7 @@ unsigned int receive_turn(struct end *end)
 	    world->now < end->hold_receives)
 		return 0;
 	if (world->config.late_receives && !end->pair->strict && rng_percent(rng, 3)) {
-		end->hold_receives = world->now + rng_between(rng, 1000, 3000000);
+		end->hold_receives = world->now + rng_between(rng, 1000, longest_hold(end));
 		return 0;
 	}
 	while (done < 16 && receive_post(end, RECEIVE_GOOD))

@@ -105,7 +105,20 @@ enum op_kind {
 	X(BIND_RANGE, "bind beyond the region")                                    \
 	X(BIND_LENGTH, "bind of nothing")                                          \
 	X(BIND_BOUND, "bind of a bound window")                                    \
-	X(DEAD_INVALIDATE, "invalidate of a dead token")
+	X(DEAD_INVALIDATE, "invalidate of a dead token")                           \
+	X(BIND_RIGHT, "bind of a right that the region lacks")                     \
+	X(BIND_DOMAIN, "bind of another domain's region")                          \
+	X(SGE_RIGHT, "result into memory that may only be read")                   \
+	X(SUM_LENGTH, "SGEs longer than any message")                              \
+	X(READS_NONE, "READ or atomic where none may be outstanding")              \
+	X(WIRE_SHORT, "packet in the middle that is not full")                     \
+	X(WIRE_EMPTY, "last packet with nothing in it")                            \
+	X(WIRE_LONG, "packet longer than the path MTU")                            \
+	X(WIRE_SEQUENCE, "opcode out of sequence")                                 \
+	X(WIRE_LENGTH, "WRITE of less than it carries")                            \
+	X(WIRE_HUGE, "READ longer than any message")                               \
+	X(WIRE_RESPONSE, "READ response that is too short")                        \
+	X(WIRE_NAK, "NAK of a reserved code")
 
 enum fault {
 #define FAULT_ENUM(name, text) FAULT_##name,
@@ -149,8 +162,11 @@ struct op {
 	bool doomed;            /* behind a fault: cancelled */
 	bool may_fail;          /* its window is being taken away */
 	uint32_t troubles;      /* of the pair when it was posted */
-	bool received;          /* its receive has completed with it */
-	bool executed;          /* the peer has carried it out, for certain */
+	uint32_t psn;           /* first */
+	uint32_t wire_packet;   /* of a fault that the network makes: which packet */
+	uint32_t wire_choice;
+	bool received; /* its receive has completed with it */
+	bool executed; /* the peer has carried it out, for certain */
 };
 
 /* --- windows ---------------------------------------------------------------------- */
@@ -172,6 +188,9 @@ struct sim_window {
 	uint32_t rights;
 	uint32_t offset, length; /* in the host's memory */
 	bool tied;
+	/* When its invalidate was posted: turns of all workers, and of which daemon. */
+	uint64_t asked[SIM_WORKERS];
+	uint32_t asked_generation;
 	bool strip;    /* the window over the strip */
 	bool watched;  /* strip: it is dead and nothing may change there any more */
 	uint8_t *seen; /* strip: its bytes when it died */
@@ -247,6 +266,9 @@ struct end {
 	uint32_t next_psn; /* behind the last of them */
 	uint32_t sent_psn; /* behind the last that has left */
 	uint32_t source_port;
+	uint32_t last_inv_psn; /* of the last SEND with invalidate that came, and when */
+	uint64_t inv_turns[SIM_WORKERS];
+	uint32_t inv_generation;
 	uint32_t gap_psn; /* of its last NAK for a gap */
 	bool gap_told, rnr_waits;
 	bool rnr_blind;         /* whether it heeds them cannot be said */
@@ -285,6 +307,7 @@ struct pair {
 	bool bad_receive;  /* one that will turn its message into a fault is posted */
 	bool armed;        /* what is to end it has been set going */
 	bool strict;       /* receives are always there before their messages */
+	bool tight;        /* they are not, and RNR retries have an end */
 };
 
 /* --- hosts --------------------------------------------------------------------------------------
@@ -299,6 +322,7 @@ struct sim_worker {
 	uint32_t room;       /* frames that get() still gives in this turn */
 	struct sim_buffer **arrived;
 	uint32_t arrived_head, arrived_tail, arrived_size;
+	uint64_t turns; /* each ends with a quiescent state */
 };
 
 struct token_list {
@@ -320,10 +344,11 @@ struct host {
 	uint8_t *bytes; /* as the client sees them */
 	uint8_t *model; /* as they should be */
 	uint64_t base;  /* address of byte 0 */
-	uint32_t segment, pd, other_pd, region, other_region;
+	uint32_t segment, pd, other_pd, region, other_region, read_region;
 	uint32_t local[2], remote; /* tokens of the region; of a second one over the same bytes */
 	uint32_t second_region;
 	uint32_t other_remote; /* remote token in the other domain */
+	uint32_t read_only;    /* local token that allows no write */
 	struct token_list stock;
 	uint32_t dead[SIM_DEAD]; /* tokens of windows that were, the newest of them */
 	uint32_t deads;
@@ -348,6 +373,7 @@ struct sim_buffer {
 	bool unkept;              /* the transport may not keep it */
 	bool fatal;               /* a NAK that ends the queue pair, as it was sent */
 	bool rnr;                 /* an RNR NAK, as it was sent */
+	bool future;              /* its PSN is to become one that was never sent */
 	uint8_t bytes[4096 + 256];
 };
 
@@ -378,6 +404,8 @@ struct network {
 	uint64_t last_due[2];   /* by direction: where frames queue up */
 	uint64_t dark_until[2]; /* blackout */
 	uint64_t next_dark;
+	uint64_t narrow_until, next_narrow; /* links that take short frames only */
+	uint32_t narrow;                    /* bytes */
 	uint64_t weather_until;
 	bool is_calm;
 };
@@ -435,6 +463,8 @@ void host_start_worker(struct sim_worker *worker, bool adopted);
 struct sim_cq *cq_open(struct host *host, uint32_t depth, uint32_t notify);
 void cq_close(struct sim_cq *cq);
 uint64_t host_address(const struct host *host, uint32_t offset);
+/* When all is still: no token is lost. */
+void host_check_tokens(struct host *host);
 /* A token for a bind, out of the session's stock. */
 uint32_t host_take_token(struct host *host);
 void token_list_add(struct token_list *list, uint32_t token);
@@ -471,6 +501,17 @@ uint64_t network_next(const struct world *world);
 void network_destroy(struct world *world);
 /* Something went wrong that a retry has to make good. */
 void pair_trouble(struct pair *pair);
+
+/* --- forge.c ---------------------------------------------------------------------- */
+
+/* What was changed; the ICRC is still to be made right. Must be refused without a word. */
+const char *forge_refused(struct world *world, uint8_t *frame, const struct frame_facts *facts);
+/* Must make no difference. Far PSNs are far outside of every window. */
+const char *forge_harmless(struct world *world, struct sim_buffer *buffer,
+			   const struct frame_facts *facts);
+void forge_future(struct world *world, const struct end *end, struct sim_buffer *buffer);
+/* A frame of a request whose fault the network makes: which one, or NULL. */
+const char *forge_fault(struct end *receiver, struct sim_buffer *buffer, struct frame_facts *facts);
 
 /* --- witness.c -------------------------------------------------------------------- */
 
@@ -548,6 +589,8 @@ bool traffic_room(const struct end *end);
 uint32_t draw_length(struct end *end, uint32_t most);
 unsigned int receive_turn(struct end *end);
 enum receive_kind { RECEIVE_GOOD, RECEIVE_BAD_TOKEN, RECEIVE_BAD_SHAPE };
+/* How long an RNR NAK of this code makes wait, ns. */
+uint64_t rnr_time(uint8_t code);
 bool receive_post(struct end *end, enum receive_kind kind);
 /* The receive that the next message to this end will take, or NULL. */
 struct receive *receive_next(const struct end *end);
@@ -574,6 +617,10 @@ unsigned int window_turn(struct end *end);
 void window_completed(struct end *end, struct op *op, bool success);
 /* The receive of a SEND with invalidate says that the window is dead. */
 void window_invalidated(struct sim_window *window);
+/* The end of its grace period is at hand; what it is measured from. */
+void window_note_turns(const struct host *host, uint64_t turns[SIM_WORKERS], uint32_t *generation);
+void window_check_grace(const struct end *end, const struct sim_window *window,
+			const uint64_t turns[SIM_WORKERS], uint32_t generation);
 /* Any window of this end that grants these rights for length bytes; NULL: none. */
 struct sim_window *window_pick(struct end *end, uint32_t rights, uint32_t length);
 /* The strip is as it was when its window died. */
@@ -591,6 +638,8 @@ bool fault_post(struct end *end);
 const char *fault_name(enum fault fault);
 /* The event that ends the responder's queue pair for it; 0: it does not reach the responder. */
 uint32_t fault_async(enum fault fault);
+/* Whether the network makes it, by changing frames. */
+bool fault_is_forged(enum fault fault);
 /* Whether the request leaves its host at all. */
 bool fault_leaves(enum fault fault);
 /* Whether the responder reports a bad token. */

@@ -36,8 +36,10 @@ void window_destroy_all(struct end *end)
 		if (window_destroy(memory, end->window[i].index, &grace))
 			sim_fail(end->pair->world, "window %u cannot be destroyed",
 				 end->window[i].index);
-		for (unsigned int k = 0; k < end->host->workers; k++)
+		for (unsigned int k = 0; k < end->host->workers; k++) {
 			memory_quiescent(memory, k);
+			end->host->worker[k].turns++;
+		}
 		if (!memory_grace_done(memory, grace))
 			sim_fail(end->pair->world, "the grace period of a window does not end");
 		window_destroy_finish(memory, end->window[i].index);
@@ -112,6 +114,29 @@ static void take_away(struct end *end, const struct sim_window *window)
 
 /* --- completions ------------------------------------------------------------------ */
 
+void window_note_turns(const struct host *host, uint64_t turns[SIM_WORKERS], uint32_t *generation)
+{
+	for (unsigned int i = 0; i < host->workers; i++)
+		turns[i] = host->worker[i].turns;
+	*generation = host->generation + 1;
+}
+
+/* Every other worker has been in a quiescent state since the token died, or earlier. */
+void window_check_grace(const struct end *end, const struct sim_window *window,
+			const uint64_t turns[SIM_WORKERS], uint32_t generation)
+{
+	const struct host *host = end->host;
+
+	if (window->tied || generation != host->generation + 1)
+		return;
+	for (unsigned int i = 0; i < host->workers; i++)
+		if (i != end->worker && host->worker[i].turns == turns[i])
+			sim_fail(host->world,
+				 "pair %u end %u: token %08x is said to be dead, and worker %u may "
+				 "still be using it",
+				 end->pair->number, end->side, window->token, i);
+}
+
 void window_invalidated(struct sim_window *window)
 {
 	struct host *host = window->owner->host;
@@ -135,6 +160,7 @@ void window_completed(struct end *end, struct op *op, bool success)
 		window->state = WINDOW_FREE;
 		token_list_add(&end->host->stock, window->token);
 	} else if (success) {
+		window_check_grace(end, window, window->asked, window->asked_generation);
 		window_invalidated(window);
 	} else {
 		window->state = WINDOW_BOUND;
@@ -208,6 +234,7 @@ static struct op *invalidate_op(struct end *end, struct sim_window *window)
 	if (op == NULL)
 		abort();
 	window->state = WINDOW_ENDING;
+	window_note_turns(end->host, window->asked, &window->asked_generation);
 	op->kind = KIND_INVALIDATE;
 	op->window = window;
 	op->silent = !window->strip && rng_percent(rng, 30);

@@ -48,6 +48,7 @@ void witness_posted(struct end *end, struct op *op)
 {
 	struct message *message = &end->message[end->messages % SIM_MESSAGES];
 
+	op->psn = end->next_psn;
 	if (!op_leaves(op))
 		return;
 	*message = (struct message){ .psn = end->next_psn,
@@ -380,7 +381,7 @@ void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
  */
 
 /* IBTA table 45, in units of 10 us. */
-static uint64_t rnr_time(uint8_t code)
+uint64_t rnr_time(uint8_t code)
 {
 	static const uint32_t exact[] = { 65536, 1, 2, 3 };
 

@@ -106,10 +106,12 @@ static bool all_still(const struct world *world)
 static void compare(struct world *world)
 {
 	model_compare(world);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2; i++) {
+		host_check_tokens(&world->host[i]);
 		for (unsigned int k = 0; k < world->host[i].workers; k++)
 			if (world->host[i].worker[k].srq)
 				srq_check(world->host[i].worker[k].srq);
+	}
 }
 
 /* Nothing new is posted; when everything has completed, all memory is compared. */

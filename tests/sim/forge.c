@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames that no right peer sends, under a right ICRC: what the transport must refuse in silence,
+ * what must make no difference, and what must end the queue pair.
+ */
+#include "sim.h"
+
+#define PSNS 0x1000000u
+
+static void put(uint8_t *p, uint64_t value, unsigned int bytes)
+{
+	while (bytes--) {
+		p[bytes] = (uint8_t)value;
+		value >>= 8;
+	}
+}
+
+/* --- any frame -------------------------------------------------------------------- */
+
+static uint32_t unused_number(struct world *world)
+{
+	uint32_t number;
+
+	do
+		number = rng_between(&world->weather, 2, 0xfffffe);
+	while (host_find_number(&world->host[0], number) ||
+	       host_find_number(&world->host[1], number));
+	return number;
+}
+
+const char *forge_refused(struct world *world, uint8_t *frame, const struct frame_facts *facts)
+{
+	struct rng *rng = &world->weather;
+	uint8_t *bth = frame + facts->bth, *ip = frame + facts->l3;
+
+	switch (rng_below(rng, 6)) {
+	case 0:
+		bth[2] = 0x7f;
+		bth[3] = (uint8_t)rng_below(rng, 255);
+		return "P_Key";
+	case 1: bth[1] |= (uint8_t)rng_between(rng, 1, 15); return "TVer";
+	case 2:
+		ip[facts->v4 ? 15 : 23] ^= (uint8_t)rng_between(rng, 1, 255);
+		return "source address";
+	case 3:
+		ip[facts->v4 ? 19 : 39] ^= (uint8_t)rng_between(rng, 1, 255);
+		return "destination address";
+	case 4:
+		/* The same headers as a request of another service, or no opcode at all. */
+		bth[0] = facts->opcode <= 0x0b ? bth[0] | 0x20 : 0x1f;
+		return "opcode";
+	default: put(bth + 5, unused_number(world), 3); return "queue pair";
+	}
+}
+
+const char *forge_harmless(struct world *world, struct sim_buffer *buffer,
+			   const struct frame_facts *facts)
+{
+	struct rng *rng = &world->weather;
+	uint8_t *bth = buffer->bytes + facts->bth;
+	const uint32_t far = rng_between(rng, 1u << 20, 1u << 22);
+	const bool answer = facts->opcode >= 0x0d && facts->opcode <= 0x12;
+	const bool plain_ack = facts->opcode == 0x11 && facts->syndrome < 0x20;
+
+	if (answer && rng_percent(rng, 30)) {
+		buffer->future = true;
+		return "PSN that was never sent";
+	}
+	switch (rng_below(rng, plain_ack ? 7 : 5)) {
+	case 0: put(bth + 9, facts->psn + far, 3); return "PSN far ahead";
+	case 1: put(bth + 9, facts->psn - far, 3); return "PSN far behind";
+	case 2: bth[8] ^= 0x80; return "AckReq";
+	case 3: bth[1] ^= 0x40; return "MigReq";
+	case 4: bth[8] ^= (uint8_t)rng_between(rng, 1, 127); return "reserved bits";
+	case 5: bth[12] = (uint8_t)rng_below(rng, 32); return "credits";
+	default: rng_fill(rng, bth + 13, 3); return "MSN";
+	}
+}
+
+/* When it arrives it is known what the requester has sent so far. */
+void forge_future(struct world *world, const struct end *end, struct sim_buffer *buffer)
+{
+	struct frame_facts facts;
+
+	if (!frame_read(buffer->bytes, buffer->packet.length, &facts))
+		return;
+	put(buffer->bytes + facts.bth + 9, end->sent_psn + rng_below(&world->weather, 4), 3);
+	frame_repair(buffer->bytes, &facts);
+}
+
+/* --- frames of a request that is to fail ------------------------------------------ */
+
+/* Another length of payload, with all that says how long it is. */
+static void reshape(struct sim_buffer *buffer, struct frame_facts *facts, uint32_t payload)
+{
+	uint8_t *frame = buffer->bytes;
+	const uint32_t pad = (0u - payload) & 3, icrc = facts->payload_at + payload + pad;
+	const uint32_t udp = facts->bth - 8;
+
+	for (uint32_t i = facts->payload_at + facts->payload; i < icrc; i++)
+		frame[i] = 0;
+	for (uint32_t i = icrc - pad; i < icrc; i++)
+		frame[i] = 0;
+	frame[facts->bth + 1] = (uint8_t)((frame[facts->bth + 1] & ~0x30u) | pad << 4);
+	put(frame + udp + 4, icrc + 4 - udp, 2);
+	if (facts->v4)
+		put(frame + facts->l3 + 2, icrc + 4 - facts->l3, 2);
+	else
+		put(frame + facts->l3 + 4, icrc + 4 - udp, 2);
+	facts->payload = payload;
+	facts->icrc = icrc;
+	buffer->packet.length = icrc + 4;
+}
+
+/* A SEND in another place of its message, or a part of it that is a WRITE's. */
+static void put_out_of_sequence(uint8_t *bth)
+{
+	static const uint8_t other[] = { 0x01, 0x07, 0x04, 0x05, 0x02, 0x03 };
+
+	if (bth[0] < sizeof(other))
+		bth[0] = other[bth[0]];
+}
+
+static bool is_request(const struct frame_facts *facts)
+{
+	return facts->opcode <= 0x0c || facts->opcode >= 0x13;
+}
+
+static bool forge_request(struct sim_buffer *buffer, struct frame_facts *facts, const struct op *op)
+{
+	uint8_t *bth = buffer->bytes + facts->bth;
+
+	switch (op->fault) {
+	case FAULT_WIRE_SHORT: reshape(buffer, facts, facts->payload - op->wire_choice); break;
+	case FAULT_WIRE_EMPTY: reshape(buffer, facts, 0); break;
+	case FAULT_WIRE_LONG: reshape(buffer, facts, facts->payload + op->wire_choice); break;
+	case FAULT_WIRE_SEQUENCE: put_out_of_sequence(bth); break;
+	case FAULT_WIRE_LENGTH: put(bth + 12 + 12, op->wire_choice, 4); break;
+	case FAULT_WIRE_HUGE: put(bth + 12 + 12, 0x80000001u + op->wire_choice, 4); break;
+	default: return false;
+	}
+	return true;
+}
+
+static bool forge_answer(struct sim_buffer *buffer, struct frame_facts *facts, const struct op *op)
+{
+	uint8_t *bth = buffer->bytes + facts->bth;
+
+	if (op->fault == FAULT_WIRE_RESPONSE && facts->opcode >= 0x0d && facts->opcode <= 0x10) {
+		reshape(buffer, facts, facts->payload > 4 ? facts->payload - 4 : 0);
+		return true;
+	}
+	if (op->fault == FAULT_WIRE_NAK && facts->opcode == 0x11 && facts->syndrome < 0x20) {
+		bth[12] = (uint8_t)(0x64 + op->wire_choice % 28);
+		return true;
+	}
+	return false;
+}
+
+/* Each time that this packet passes, first or again, so nothing can make it good. */
+const char *forge_fault(struct end *receiver, struct sim_buffer *buffer, struct frame_facts *facts)
+{
+	const struct end *requester = is_request(facts) ? receiver->peer : receiver;
+	const struct op *op = requester->fault;
+	bool done;
+
+	if (op == NULL || !fault_is_forged(op->fault) ||
+	    (facts->psn - op->psn - op->wire_packet) % PSNS)
+		return NULL;
+	done = is_request(facts) ? forge_request(buffer, facts, op)
+				 : forge_answer(buffer, facts, op);
+	if (!done)
+		return NULL;
+	frame_repair(buffer->bytes, facts);
+	return fault_name(op->fault);
+}
