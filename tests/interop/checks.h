@@ -14,6 +14,7 @@ struct options {
 	unsigned short read_only_port; /* of an export with access = read; 0: there is none */
 	const char *export;
 	uint8_t access;
+	uint8_t timeout; /* code of the ACK timeout; 0: rdma_cm's own */
 	bool verbose;
 };
 
@@ -40,6 +41,7 @@ const char *status_text(const struct peer *peer, int status);
 void check_data(const char *argument);
 void check_atomic(const char *argument);
 void check_pipeline(const char *argument);
+void check_stream(const char *mebibytes);
 void check_fill(const char *seed);
 void check_verify(const char *seed);
 

@@ -21,6 +21,7 @@ static const char usage[] =
 	"  invalidate          SEND with invalidate kills the server's window\n"
 	"  fence               READ_FENCE holds what follows back\n"
 	"  pipeline            many requests of all kinds outstanding\n"
+	"  stream MIB          a lot of data, written and read back, and how fast\n"
 	"  late                the server has no receive posted for a while\n"
 	"  serve               the server's requests, on a connection that we made\n"
 	"  refuse NAME         requests that must end with a remote access error\n"
@@ -40,7 +41,8 @@ static const struct command {
 	{ "pipeline", check_pipeline }, { "late", check_late },
 	{ "serve", check_serve },       { "refuse", check_refuse },
 	{ "reject", check_reject },     { "gone", check_gone },
-	{ "cycles", check_cycles },     { "rping", check_rping },
+	{ "stream", check_stream },     { "cycles", check_cycles },
+	{ "rping", check_rping },
 };
 
 struct options options = { .port = 7480, .mtu = 1024 };

@@ -11,18 +11,20 @@
 #include "checks.h"
 
 static const char usage[] =
-	"usage: export-client -a ADDRESS [-p PORT] [-r PORT] [-x EXPORT] [-m ACCESS] [-v]\n"
-	"                     COMMAND [ARGUMENT]\n"
+	"usage: export-client -a ADDRESS [-p PORT] [-r PORT] [-x EXPORT] [-m ACCESS] [-t CODE]\n"
+	"                     [-v] COMMAND [ARGUMENT]\n"
 	"  -a  the target's IPv4 or IPv6 address\n"
 	"  -p  port of a read-write export, 7471 when not given\n"
 	"  -r  port of a read-only export; without it the checks that need one are left out\n"
 	"  -x  name of the export, the port's first when not given\n"
 	"  -m  access to ask for: a sum of 1 read, 2 write, 4 atomic; 0, all granted, by default\n"
+	"  -t  code of the ACK timeout, 4.096 us << CODE; rdma_cm's own, seconds, by default\n"
 	"  -v  say more\n"
 	"commands:\n"
 	"  data            WRITE and READ at many sizes and alignments\n"
 	"  atomic          FETCH_ADD and CMP_SWAP\n"
 	"  pipeline        many operations outstanding at once\n"
+	"  stream MIB      a lot of data, written and read back, and how fast\n"
 	"  fill SEED       leave a pattern in the export\n"
 	"  verify SEED     find it again\n"
 	"  refuse [NAME]   accesses that must end with a remote access error\n"
@@ -42,7 +44,7 @@ static const struct command {
 	{ "fill", check_fill },     { "verify", check_verify },   { "refuse", check_refuse },
 	{ "rebind", check_rebind }, { "sendinv", check_sendinv }, { "reject", check_reject },
 	{ "cycles", check_cycles }, { "die", check_die },         { "wait", check_wait },
-	{ "hold", check_hold },
+	{ "hold", check_hold },     { "stream", check_stream },
 };
 
 struct options options = { .port = 7471, .export = "" };
@@ -100,13 +102,14 @@ static void parse_options(int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "a:p:r:x:m:v")) != -1) {
+	while ((option = getopt(argc, argv, "a:p:r:x:m:t:v")) != -1) {
 		switch (option) {
 		case 'a': parse_address(optarg); break;
 		case 'p': options.port = parse_number(optarg, 65535); break;
 		case 'r': options.read_only_port = parse_number(optarg, 65535); break;
 		case 'x': options.export = optarg; break;
 		case 'm': options.access = parse_number(optarg, ACCESS_ALL); break;
+		case 't': options.timeout = parse_number(optarg, 31); break;
 		case 'v': options.verbose = true; break;
 		default: fputs(usage, stderr); exit(2);
 		}
@@ -166,7 +169,7 @@ int connect_to(struct peer *peer, unsigned short port, const struct ask *ask)
 		((struct sockaddr_in *)&to)->sin_port = htons(port);
 	else
 		((struct sockaddr_in6 *)&to)->sin6_port = htons(port);
-	error = peer_connect(peer, (struct sockaddr *)&to, ask);
+	error = peer_connect(peer, (struct sockaddr *)&to, options.timeout, ask);
 	if (options.verbose && error)
 		printf("# port %u: %s\n", port, peer->why);
 	else if (options.verbose)

@@ -121,6 +121,7 @@ void check_atomic(const char *argument);
 void check_invalidate(const char *argument);
 void check_fence(const char *argument);
 void check_pipeline(const char *argument);
+void check_stream(const char *mebibytes);
 void check_late(const char *argument);
 void check_serve(const char *argument);
 

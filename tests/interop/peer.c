@@ -68,7 +68,8 @@ static int64_t now_ms(void)
 	return ts.tv_sec * 1000ll + ts.tv_nsec / 1000000;
 }
 
-int peer_connect(struct peer *peer, const struct sockaddr *to, const struct ask *ask)
+int peer_connect(struct peer *peer, const struct sockaddr *to, uint8_t timeout,
+		 const struct ask *ask)
 {
 	int error;
 
@@ -78,6 +79,9 @@ int peer_connect(struct peer *peer, const struct sockaddr *to, const struct ask 
 		return failed(peer, -errno, "rdma_create_event_channel");
 	if (rdma_create_id(peer->events, &peer->id, peer, RDMA_PS_TCP))
 		return failed(peer, -errno, "rdma_create_id");
+	if (timeout && rdma_set_option(peer->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+				       &timeout, sizeof(timeout)))
+		return failed(peer, -errno, "rdma_set_option");
 	error = resolve(peer, to);
 	if (!error)
 		error = create_objects(peer);

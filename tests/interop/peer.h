@@ -78,9 +78,12 @@ struct peer {
 	char why[200]; /* what went wrong in the last call that failed */
 };
 
-/* Returns 0, -ECONNREFUSED with peer->refusal filled, or another negative errno. In each
- * case the peer must be closed. */
-int peer_connect(struct peer *peer, const struct sockaddr *to, const struct ask *ask);
+/*
+ * `timeout`: code of the ACK timeout, 0 for rdma_cm's own. Returns 0, -ECONNREFUSED with
+ * peer->refusal filled, or another negative errno. In each case the peer must be closed.
+ */
+int peer_connect(struct peer *peer, const struct sockaddr *to, uint8_t timeout,
+		 const struct ask *ask);
 
 /* Disconnects and frees. Returns 0, or a negative errno when the target did not confirm. */
 int peer_close(struct peer *peer);

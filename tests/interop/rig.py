@@ -205,7 +205,7 @@ class Rig:
 
     def client(self, version, words, timeout=180):
         """Run the client in the guest; in the report, only what went wrong."""
-        self.must_succeed(
+        return self.must_succeed(
             f"export-client {words}",
             [HARNESS, "exec", "--timeout", str(timeout), GUEST,
              f"export-client -a {self.daemon_address[version]} -p {PORT} -r {READ_ONLY_PORT} {words}"],
@@ -213,7 +213,7 @@ class Rig:
 
     def connect_out(self, version, words, port=STOCK_PORT, mtu=1024, timeout=180):
         """Run our client against a stock server in the guest."""
-        self.must_succeed(
+        return self.must_succeed(
             f"connect-out {words}",
             [self.programs["connect-out"], "-a", self.guest_address[version], "-p", str(port),
              "-m", str(mtu), *words.split()], timeout)
@@ -227,7 +227,7 @@ class Rig:
             said = (late.stdout or b"").decode(errors="replace")
             raise Failure(f"{name} did not end within {timeout} s\n{said}") from None
         if done.returncode == 0 and "ok " in done.stdout:
-            return
+            return done.stdout
         wrong = [line for line in done.stdout.splitlines() if not line.startswith("ok ")]
         raise Failure("\n".join([f"{name} ended with {done.returncode}", *wrong]))
 

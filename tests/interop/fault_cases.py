@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Frames lost, doubled, reordered and corrupted each way, by the daemon's own faults: all that
+completes on a good link completes, with equal data."""
+import json
+import re
+
+from rig import Failure, command
+
+# What is counted as, and what it is, each way, of all frames, ARP and the CM's included.
+FAULTS = {
+    "loss": ("lost", ["loss=1%", "seed=1"]),
+    "noise": ("duplicated", ["duplicate=1%", "reorder=1%", "corrupt=0.1%", "seed=2"]),
+}
+# A stock client waits seconds for each answer lost, unless told not to: 67 ms.
+CLIENT = "-t 14"
+TARGET = ["data", "atomic", "pipeline", "sendinv", "cycles 5"]
+OUT = ["send", "write", "read", "atomic", "serve", "pipeline", "late", "invalidate", "cycles 5"]
+MEBIBYTES = 8
+
+
+def run(rig, report):
+    speed = {}
+    streams(rig, report, "no fault", speed)
+    for name, (counter, words) in FAULTS.items():
+        set_faults(rig, words)
+        for version in (4, 6):
+            where = f"{rig.link} {name} ipv{version}"
+            for words in TARGET:
+                report.test(f"{where} {words}", rig.client, version, f"{CLIENT} {words}")
+            for words in OUT:
+                report.test(f"{where} out {words}", rig.connect_out, version, words)
+        streams(rig, report, name, speed)
+        report.test(f"{rig.link} {name} happened", happened, rig, counter)
+        set_faults(rig, ["off"])
+    for (who, operation), by_fault in speed.items():
+        said = ", ".join(f"{name} {figure}" for name, figure in by_fault.items())
+        print(f"# {rig.link} {operation} by {who}, MiB/s: {said}")
+
+
+def streams(rig, report, name, speed):
+    def measure(who, function, *args):
+        said = function(*args)
+        for operation, figure in re.findall(r"(WRITE|READ) (\S+) MiB/s", said):
+            speed.setdefault((who, operation), {})[name] = figure
+
+    report.test(f"{rig.link} {name} stream", measure, "the stock client", rig.client, 4,
+                f"{CLIENT} stream {MEBIBYTES}")
+    report.test(f"{rig.link} {name} out stream", measure, "ours", rig.connect_out, 4,
+                f"stream {MEBIBYTES}")
+
+
+def set_faults(rig, words):
+    command(rig.programs["orielctl"], "--socket", rig.socket, "fault", "wan0", *words)
+
+
+def happened(rig, counter):
+    said = command(rig.programs["orielctl"], "--socket", rig.socket, "--json", "fault")
+    port = next(iter(json.loads(said).values()))
+    seen = {way: port[f"{way}_{counter}"] for way in ("receive", "transmit")}
+    if not all(seen.values()):
+        raise Failure(f"frames {counter}: {seen}")
