@@ -164,6 +164,45 @@ def office(memory):
     expect_memory(memory)
 
 
+def fragments_kept():
+    """IPv4 fragments that the kernel took to put them together: net_af_packet asks it to."""
+    with open("/proc/net/snmp", encoding="ascii") as file:
+        names, values = [line.split() for line in file if line.startswith("Ip:")]
+    return int(values[names.index("ReasmReqds")])
+
+
+@case("random frames of every length: each is counted once, nothing is answered")
+def random_frames(memory):
+    c = connect()
+    own = mac_bytes(Stage.wire.mac)
+    before, kept = Stage.daemon.verdicts(), fragments_kept()
+    sent = 0
+    for number in range(300 if rig.QUICK else 3000):
+        frame = own + os.urandom(6) + (b"\x08\0", b"\x86\xdd", os.urandom(2))[number % 3]
+        frame += os.urandom(number % 1400)
+        if number % 100 == 0:  # a fragment, as chance makes one in some thousands
+            frame = own + os.urandom(6) + b"\x08\0\x45\0\0\x30" + os.urandom(2)
+            frame += struct.pack("!HBB", 0x2000 | number // 100, 64, 17) + os.urandom(60)
+        if frame[12:14] in (b"\x08\x06", b"\x81\0", b"\x88\xa8"):
+            continue
+        # ICMP goes the slow path, whose refusals are the port's to count.
+        if frame[12:14] == b"\x08\0" and frame[23:24] == b"\x01":
+            continue
+        if frame[12:14] == b"\x86\xdd" and frame[20:21] == b"\x3a":
+            continue
+        Stage.wire.send(frame)
+        sent += 1
+        if sent % 100 == 0:
+            Stage.witness.read(0, 8)
+    expect_no_answer("random frames")
+    moved = Stage.daemon.verdicts() - before
+    expect_equal(sum(moved.values()) + fragments_kept() - kept, sent,
+                 f"frames counted, by reason {dict(moved)}")
+    expect(fragments_kept() > kept, "the kernel took fragments")
+    expect_alive(c)
+    expect_memory(memory)
+
+
 @case("B87: RC to a group address or MAC, UD to a group and QPN 0xFFFFFF: dropped as multicast")
 def multicast(memory):
     c = connect()
