@@ -36,10 +36,36 @@ int cm_connect(struct cm *cm, enum cm_port_space space, const struct cm_address 
 	return 0;
 }
 
+/*
+ * The peer's port carries less than we asked for: the request again, of another transaction,
+ * with the path MTU that its refusal offers (REJ reason 26). Each is smaller than the
+ * one before.
+ */
+bool cm_active_lower_mtu(struct cm *cm, struct connection *c, const struct cm_rej *rej,
+			 uint64_t now)
+{
+	struct cm_req req;
+
+	if (c->state != CONNECTION_REQ_SENT || rej->reason != CM_REJ_INVALID_MTU ||
+	    rej->ari_length < 1)
+		return false;
+	cm_req_parse(c->mad, &req);
+	if (rej->ari[0] == 0 || rej->ari[0] >= req.path_mtu)
+		return false;
+	req.path_mtu = rej->ari[0];
+	c->tid = (uint64_t)cm->io.random(cm->io.context) << 32 | c->local_id;
+	cm_req_encode(&req, c->tid, c->mad);
+	cm_send_again(cm, c);
+	c->repeats = c->max_repeats;
+	cm_timers_set(cm, c, now + c->interval);
+	return true;
+}
+
 /* --- REP ------------------------------------------------------------------------------ */
 
 static void tell_reply(struct cm *cm, struct connection *c, const struct cm_rep *rep)
 {
+	struct cm_req req;
 	struct cm_parameters parameters = {
 		.qpn = rep->qpn,
 		.starting_psn = rep->starting_psn,
@@ -53,6 +79,8 @@ static void tell_reply(struct cm *cm, struct connection *c, const struct cm_rep 
 		.private_length = CM_REP_PRIVATE,
 	};
 
+	cm_req_parse(c->mad, &req);
+	parameters.path_mtu = 128u << req.path_mtu;
 	memcpy(parameters.private_data, rep->private_data, CM_REP_PRIVATE);
 	cm_connection_event(cm, c, CM_CONNECT_REPLY, 0, &parameters);
 }

@@ -49,7 +49,7 @@ struct cm_parameters {
 	uint32_t qpn;
 	uint32_t starting_psn; /* the first that the sender expects to receive */
 	uint32_t qkey;
-	uint32_t path_mtu;           /* bytes; REQ only */
+	uint32_t path_mtu;           /* bytes; of the REQ, also when its REP is told */
 	uint8_t responder_resources; /* as in the message, sender's view */
 	uint8_t initiator_depth;
 	uint8_t retry_count; /* REQ only */

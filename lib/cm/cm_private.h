@@ -192,6 +192,10 @@ void cm_request_parameters(const struct cm_req *req, const struct request_target
 void cm_active_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
 		     uint64_t now);
 
+/* True: the request is on its way again with a smaller path MTU, which the refusal offered. */
+bool cm_active_lower_mtu(struct cm *cm, struct connection *c, const struct cm_rej *rej,
+			 uint64_t now);
+
 /* reject.c */
 void cm_reject_connection(struct cm *cm, struct connection *c, const struct cm_refusal *refusal,
 			  uint64_t now);

@@ -82,6 +82,8 @@ static void take_rejection(struct cm *cm, struct connection *c, const struct cm_
 		c->state == CONNECTION_REQ_RECEIVED ||
 		(c->state == CONNECTION_REQ_SENT && rej->reason != CM_REJ_STALE_CONNECTION);
 
+	if (cm_active_lower_mtu(cm, c, rej, now))
+		return;
 	cm_timers_stop(cm, c);
 	cm_connection_enter_timewait(cm, c, now);
 	memset(c->mad, 0, sizeof(c->mad));

@@ -331,6 +331,7 @@ static void on_connect_reply(struct control *control, struct object *connector,
 	c->inbound = smaller(c->inbound, p->initiator_depth);
 	c->outbound = smaller(c->outbound, p->responder_resources);
 	c->rnr_retry = p->rnr_retry_count;
+	c->path_mtu = p->path_mtu;
 	c->state = CONNECTOR_REPLIED;
 	memcpy(c->remote_mac, event->address->remote_mac, sizeof(c->remote_mac));
 	fill_connection(control, connector, p, &reply.connection);

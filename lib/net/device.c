@@ -118,8 +118,16 @@ static const char *complete_memif(struct device *device, uint32_t frame)
 	return NULL;
 }
 
-/* The kernel takes no buffer under 2048 bytes for af_xdp. */
-#define AF_XDP_ROOM 2048u
+/*
+ * The kernel takes no buffer under 2048 bytes for af_xdp and keeps 256 bytes of each for XDP
+ * programs; and a buffer, with all that DPDK and we put before its data, is at most a page.
+ */
+#define AF_XDP_ROOM      2048u
+#define AF_XDP_HEADROOM  256u
+#define AF_XDP_MTU_LIMIT 3374u
+
+/* virtio puts its own header before a received frame. */
+#define VIRTIO_HEADER 12u
 
 static const char *complete_queues(struct device *device, const char *key, uint32_t workers)
 {
@@ -130,21 +138,29 @@ static const char *complete_queues(struct device *device, const char *key, uint3
 	return NULL;
 }
 
-static const char *complete_arguments(struct device *device, uint32_t frame, uint32_t workers)
+static const char *complete_af_xdp(struct device *device, uint32_t mtu, uint32_t workers)
 {
+	uint32_t room = link_frame_size(mtu) + AF_XDP_HEADROOM;
+
+	if (mtu > AF_XDP_MTU_LIMIT)
+		return "mtu is too large: net_af_xdp carries at most 3374, a frame to a page";
+	device->room = room > AF_XDP_ROOM ? room : AF_XDP_ROOM;
+	return complete_queues(device, "queue_count", workers);
+}
+
+static const char *complete_arguments(struct device *device, uint32_t mtu, uint32_t workers)
+{
+	uint32_t frame = link_frame_size(mtu);
 	const char *driver = device->driver;
 
-	device->room = frame;
 	if (!strcmp(driver, "net_af_packet"))
 		return complete_af_packet(device, frame, workers);
 	if (!strcmp(driver, "net_memif"))
 		return complete_memif(device, frame);
 	if (!strcmp(driver, "net_vhost") || !strcmp(driver, "net_virtio_user"))
 		return complete_queues(device, "queues", workers);
-	if (!strcmp(driver, "net_af_xdp")) {
-		device->room = frame > AF_XDP_ROOM ? frame : AF_XDP_ROOM;
-		return complete_queues(device, "queue_count", workers);
-	}
+	if (!strcmp(driver, "net_af_xdp"))
+		return complete_af_xdp(device, mtu, workers);
 	if (!strcmp(driver, "net_tun"))
 		return "a tun device has no Ethernet header; use net_tap";
 	return NULL;
@@ -164,7 +180,8 @@ int device_parse(struct device *device, const struct net_port_config *config, ui
 	if (!problem) {
 		memcpy(device->name, config->device, length);
 		snprintf(device->text, sizeof(device->text), "%s", config->device);
-		device->room = link_frame_size(config->mtu);
+		/* A PCI device may be virtio too. */
+		device->room = link_frame_size(config->mtu) + VIRTIO_HEADER;
 		if (!device->pci) {
 			while (length && isdigit((unsigned char)device->name[length - 1]))
 				length--;
@@ -172,7 +189,7 @@ int device_parse(struct device *device, const struct net_port_config *config, ui
 				 device->name);
 			if (!strncmp(device->driver, "eth_", 4))
 				memcpy(device->driver, "net", 3);
-			problem = complete_arguments(device, link_frame_size(config->mtu), workers);
+			problem = complete_arguments(device, config->mtu, workers);
 		}
 	}
 	if (!problem)

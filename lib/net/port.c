@@ -94,31 +94,55 @@ static int raise_interface(const char *name, uint16_t mtu)
 	return error;
 }
 
-static int set_mtu(struct net_port *port, const struct net_port_config *config,
-		   const struct rte_eth_dev_info *info, const char **message)
+static int set_interface_mtu(const struct net_port *port, const struct net_port_config *config,
+			     const char **message)
 {
 	char interface[IF_NAMESIZE], text[160];
 	int error;
 
-	if (config->mtu > info->max_mtu || config->mtu < info->min_mtu) {
-		snprintf(text, sizeof(text), "mtu = %u: the device takes %u to %u", config->mtu,
-			 info->min_mtu, info->max_mtu);
-		return refuse(config, -EINVAL, message, text);
-	}
-	if (!strcmp(port->device.driver, "net_af_packet") ||
-	    !strcmp(port->device.driver, "net_af_xdp")) {
-		if (!device_argument(port->device.text, "iface", interface, sizeof(interface)))
-			return refuse(config, -EINVAL, message, "iface= is missing");
-		error = raise_interface(interface, config->mtu);
-	} else {
-		error = rte_eth_dev_set_mtu(port->id, config->mtu);
-		if (error == -ENOTSUP)
-			error = 0; /* a device that knows no MTU takes what its buffers hold */
-	}
+	if (!device_argument(port->device.text, "iface", interface, sizeof(interface)))
+		return refuse(config, -EINVAL, message, "iface= is missing");
+	error = raise_interface(interface, config->mtu);
 	if (!error)
 		return 0;
-	snprintf(text, sizeof(text), "mtu = %u is not possible: %s", config->mtu,
-		 rte_strerror(-error));
+	snprintf(text, sizeof(text), "mtu = %u: interface %s does not take it: %s", config->mtu,
+		 interface, rte_strerror(-error));
+	return refuse(config, error, message, text);
+}
+
+/* The largest MTU by which ethdev would let the device be set. */
+static uint32_t device_mtu_limit(const struct rte_eth_dev_info *info)
+{
+	uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+
+	if (info->max_mtu != UINT16_MAX && info->max_rx_pktlen > info->max_mtu)
+		overhead = info->max_rx_pktlen - info->max_mtu;
+	if (info->max_rx_pktlen <= overhead)
+		return info->max_mtu;
+	return RTE_MIN(info->max_rx_pktlen - overhead, (uint32_t)info->max_mtu);
+}
+
+static int set_mtu(struct net_port *port, const struct net_port_config *config,
+		   const struct rte_eth_dev_info *info, const char **message)
+{
+	uint32_t limit = device_mtu_limit(info);
+	char text[160];
+	int error;
+
+	/* Their drivers' own limits are those of their buffers, which follow the MTU. */
+	if (!strcmp(port->device.driver, "net_af_packet") ||
+	    !strcmp(port->device.driver, "net_af_xdp"))
+		return set_interface_mtu(port, config, message);
+	error = rte_eth_dev_set_mtu(port->id, config->mtu);
+	/* A device that knows no MTU takes what its buffers hold. */
+	if (!error || error == -ENOTSUP)
+		return 0;
+	if (error == -EINVAL && (config->mtu > limit || config->mtu < info->min_mtu))
+		snprintf(text, sizeof(text), "mtu = %u: driver %s carries %u to %u", config->mtu,
+			 info->driver_name, info->min_mtu, limit);
+	else
+		snprintf(text, sizeof(text), "mtu = %u: driver %s does not take it: %s",
+			 config->mtu, info->driver_name, rte_strerror(-error));
 	return refuse(config, error, message, text);
 }
 

@@ -101,6 +101,50 @@ Test(cm_active, limits_of_connect)
 	close_both();
 }
 
+static void refuse_mtu(uint8_t offered, uint8_t length)
+{
+	struct cm_rej rej = { .remote_id = rep.remote_id,
+			      .reason = CM_REJ_INVALID_MTU,
+			      .ari = { offered },
+			      .ari_length = length };
+	uint8_t mad[256];
+
+	cm_rej_encode(&rej, get_be64(end_last_sent(&own, CM_ATTR_REQ) + AT_TID), mad);
+	end_receive(&own, &server, mad);
+}
+
+/* B90 */
+Test(cm_active, asks_again_with_the_path_mtu_that_a_refusal_offers)
+{
+	uint64_t tid;
+
+	open_and_connect();
+	tid = get_be64(own.sent[0].mad + AT_TID);
+	refuse_mtu(2, 1);
+	cr_assert_eq(end_sent(&own, CM_ATTR_REQ), 2);
+	cr_assert_eq(end_last_sent(&own, CM_ATTR_REQ)[24 + 50] >> 4, 2);
+	cr_assert_neq(get_be64(end_last_sent(&own, CM_ATTR_REQ) + AT_TID), tid);
+	cr_assert_eq(own.event_count, 0);
+	cm_rep_encode(&rep, get_be64(end_last_sent(&own, CM_ATTR_REQ) + AT_TID), own.sent[0].mad);
+	end_receive(&own, &server, own.sent[0].mad);
+	cr_assert_eq(end_last(&own, CM_CONNECT_REPLY)->parameters.path_mtu, 512);
+	close_both();
+}
+
+/* A peer that offers what it refused, more, nothing or nonsense has refused. */
+Test(cm_active, other_offers_of_a_path_mtu_are_refusals)
+{
+	static const uint8_t offers[][2] = { { 3, 1 }, { 4, 1 }, { 0, 1 }, { 255, 1 }, { 1, 0 } };
+
+	for (size_t i = 0; i < sizeof(offers) / sizeof(offers[0]); i++) {
+		open_and_connect();
+		refuse_mtu(offers[i][0], offers[i][1]);
+		cr_assert_eq(end_sent(&own, CM_ATTR_REQ), 1);
+		cr_assert_eq(end_last(&own, CM_REJECTED)->reason, CM_REJ_INVALID_MTU);
+		close_both();
+	}
+}
+
 Test(cm_active, path_fields)
 {
 	static const uint32_t mtu[] = { 256, 512, 1024, 2048, 4096 };
