@@ -14,6 +14,8 @@ int cm_connect(struct cm *cm, enum cm_port_space space, const struct cm_address 
 	uint32_t room = CM_REQ_PRIVATE - (space == CM_PS_IB ? 0 : CMA_HEADER_SIZE);
 	struct connection *c;
 
+	if (space == CM_PS_UDP)
+		return cm_sidr_resolve(cm, address, parameters, cookie, connection, now);
 	if (space != CM_PS_TCP && space != CM_PS_IB)
 		return -EOPNOTSUPP;
 	if (parameters->private_length > room)

@@ -98,7 +98,9 @@ void cm_destroy(struct cm *cm);
 
 /*
  * gid all zero: every address of ours. Port in host order. -EADDRINUSE (a listener's address
- * covers it), -EOPNOTSUPP (CM_PS_UDP), -ENOMEM.
+ * covers it), -EOPNOTSUPP (no such port space), -ENOMEM. CM_PS_UDP: questions for a UD queue pair
+ * (SIDR) come as CM_CONNECT_REQUEST; cm_accept() with its qpn and qkey, or cm_reject(), answers,
+ * and then only CM_TIMEWAIT_OVER follows.
  */
 int cm_listen(struct cm *cm, enum cm_port_space space, const uint8_t gid[16], uint16_t port,
 	      uint64_t cookie, uint32_t *listener);
@@ -124,7 +126,11 @@ int cm_accept(struct cm *cm, uint32_t connection, uint64_t cookie,
 int cm_reject(struct cm *cm, uint32_t connection, uint32_t reason, const uint8_t *ari,
 	      uint32_t ari_length, const uint8_t *private_data, uint32_t private_length,
 	      uint64_t now);
-/* Active. address.remote_mac may be zero. -ENOSPC: the table is full. */
+/*
+ * Active. address.remote_mac may be zero. -ENOSPC: the table is full. CM_PS_UDP asks for a UD queue
+ * pair: CM_CONNECT_REPLY brings its qpn and qkey, CM_REJECTED the SIDR status as its reason, and
+ * both are followed by CM_TIMEWAIT_OVER at once.
+ */
 int cm_connect(struct cm *cm, enum cm_port_space space, const struct cm_address *address,
 	       const struct cm_parameters *parameters, uint64_t cookie, uint32_t *connection,
 	       uint64_t now);

@@ -18,14 +18,16 @@
 #define CM_NANOSECONDS_PER_MS 1000000ull
 
 enum connection_state {
-	CONNECTION_FREE,         /* nobody's: on the free list */
-	CONNECTION_REQ_RECEIVED, /* passive: the application has the request */
-	CONNECTION_REP_SENT,     /* passive: RTU or the first data is awaited */
-	CONNECTION_REQ_SENT,     /* active: REP is awaited */
-	CONNECTION_REP_RECEIVED, /* active: the application has the reply */
-	CONNECTION_ESTABLISHED,  /* both sides may send */
-	CONNECTION_DREQ_SENT,    /* DREP, or the peer's own DREQ, is awaited */
-	CONNECTION_TIMEWAIT,     /* over, but ids and QPN stay taken until stragglers are gone */
+	CONNECTION_FREE,          /* nobody's: on the free list */
+	CONNECTION_REQ_RECEIVED,  /* passive: the application has the request */
+	CONNECTION_REP_SENT,      /* passive: RTU or the first data is awaited */
+	CONNECTION_REQ_SENT,      /* active: REP is awaited */
+	CONNECTION_REP_RECEIVED,  /* active: the application has the reply */
+	CONNECTION_ESTABLISHED,   /* both sides may send */
+	CONNECTION_DREQ_SENT,     /* DREP, or the peer's own DREQ, is awaited */
+	CONNECTION_SIDR_RECEIVED, /* passive: the application has the question */
+	CONNECTION_SIDR_SENT,     /* active: the answer is awaited */
+	CONNECTION_TIMEWAIT,      /* over, but ids and QPN stay taken until stragglers are gone */
 	CONNECTION_STATES
 };
 
@@ -117,6 +119,7 @@ struct connection *cm_connection_of_both_ids(const struct cm *cm, const struct c
 struct connection *cm_connection_by_qpn(const struct cm *cm, const uint8_t peer[16], uint64_t guid,
 					uint32_t qpn);
 bool cm_connection_is_pending(const struct connection *c); /* begun, and not up yet */
+bool cm_connection_is_asked(const struct connection *c);   /* the application owes an answer */
 bool cm_connection_was_refused(const struct connection *c);
 uint32_t cm_connection_pending_of_peer(const struct cm *cm, const uint8_t peer[16]);
 void cm_connection_event(struct cm *cm, struct connection *c, enum cm_event_type type,
@@ -187,6 +190,18 @@ uint32_t cm_request_check(struct cm *cm, const struct cm_address *from, const st
 /* For a REQ that passed: what the application gets to see. */
 void cm_request_parameters(const struct cm_req *req, const struct request_target *target,
 			   struct cm_parameters *parameters);
+
+/* sidr.c */
+void cm_sidr_request(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
+		     uint64_t tid, uint64_t now);
+void cm_sidr_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256]);
+int cm_sidr_accept(struct cm *cm, struct connection *c, uint64_t cookie,
+		   const struct cm_parameters *parameters, uint64_t now);
+int cm_sidr_reject(struct cm *cm, struct connection *c, const struct cm_refusal *refusal,
+		   uint64_t now);
+int cm_sidr_resolve(struct cm *cm, const struct cm_address *address,
+		    const struct cm_parameters *parameters, uint64_t cookie, uint32_t *connection,
+		    uint64_t now);
 
 /* active.c */
 void cm_active_reply(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],

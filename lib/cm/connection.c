@@ -135,7 +135,13 @@ uint32_t cm_connection_pending_of_peer(const struct cm *cm, const uint8_t peer[1
 bool cm_connection_is_pending(const struct connection *c)
 {
 	return c->state == CONNECTION_REQ_RECEIVED || c->state == CONNECTION_REP_SENT ||
-	       c->state == CONNECTION_REQ_SENT || c->state == CONNECTION_REP_RECEIVED;
+	       c->state == CONNECTION_REQ_SENT || c->state == CONNECTION_REP_RECEIVED ||
+	       c->state == CONNECTION_SIDR_RECEIVED || c->state == CONNECTION_SIDR_SENT;
+}
+
+bool cm_connection_is_asked(const struct connection *c)
+{
+	return c->state == CONNECTION_REQ_RECEIVED || c->state == CONNECTION_SIDR_RECEIVED;
 }
 
 /* In timewait: what we said last was no. */
@@ -197,7 +203,7 @@ static void enter_state(struct cm *cm, struct connection *c, enum connection_sta
 	if (state_owns_remote_qpn(state))
 		cm_index_add(&cm->by_qpn,
 			     hash_qpn(cm, c->address.remote_gid, c->remote_guid, c->remote_qpn), i);
-	if (state == CONNECTION_REQ_RECEIVED) {
+	if (cm_connection_is_asked(c)) {
 		cm_index_add(&cm->by_peer, hash_peer(cm, c->address.remote_gid), i);
 		cm->listener[c->listener].pending++;
 	}
@@ -212,7 +218,7 @@ static void leave_state(struct cm *cm, struct connection *c)
 		cm_index_remove(&cm->by_qpn,
 				hash_qpn(cm, c->address.remote_gid, c->remote_guid, c->remote_qpn),
 				i);
-	if (c->state == CONNECTION_REQ_RECEIVED) {
+	if (cm_connection_is_asked(c)) {
 		cm_index_remove(&cm->by_peer, hash_peer(cm, c->address.remote_gid), i);
 		cm->listener[c->listener].pending--;
 		c->listener = 0;

@@ -41,6 +41,8 @@ void cm_release(struct cm *cm, uint32_t connection, uint64_t now)
 	case CONNECTION_REQ_RECEIVED:
 	case CONNECTION_REP_RECEIVED:
 	case CONNECTION_REP_SENT: cm_reject_connection(cm, c, &refusal, now); break;
+	case CONNECTION_SIDR_RECEIVED: cm_sidr_reject(cm, c, &refusal, now); break;
+	case CONNECTION_SIDR_SENT: cm_connection_finish(cm, c); break;
 	case CONNECTION_REQ_SENT:
 		cm_send_rej_timeout(cm, c);
 		cm_connection_enter_timewait(cm, c, now);

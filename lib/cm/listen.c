@@ -53,7 +53,7 @@ static void take_orphans(struct cm *cm, uint32_t listener)
 	for (uint32_t i = 1; cm->listener[0].pending && i < cm->config.connections; i++) {
 		struct connection *c = cm_connection_at(cm, i);
 
-		if (c->state != CONNECTION_REQ_RECEIVED || c->listener ||
+		if (!cm_connection_is_asked(c) || c->listener ||
 		    !covers(l, c->space, c->address.local_gid, c->port))
 			continue;
 		cm->listener[0].pending--;
@@ -67,8 +67,8 @@ int cm_listen(struct cm *cm, enum cm_port_space space, const uint8_t gid[16], ui
 {
 	uint32_t free_one = 0;
 
-	if (space != CM_PS_TCP && space != CM_PS_IB)
-		return -EOPNOTSUPP; /* UD service resolution is always answered "not supported" */
+	if (space != CM_PS_TCP && space != CM_PS_IB && space != CM_PS_UDP)
+		return -EOPNOTSUPP;
 	for (uint32_t i = cm->listeners - 1; i > 0; i--) {
 		if (!cm->listener[i].used)
 			free_one = i;
@@ -115,7 +115,7 @@ void cm_unlisten(struct cm *cm, uint32_t listener)
 	for (uint32_t i = 1; i < cm->config.connections && cm->listener[listener].pending; i++) {
 		struct connection *c = cm_connection_at(cm, i);
 
-		if (c->state == CONNECTION_REQ_RECEIVED && c->listener == listener)
+		if (cm_connection_is_asked(c) && c->listener == listener)
 			cm_passive_drop(cm, c);
 	}
 	cm->listener[listener].used = false;

@@ -47,7 +47,7 @@ static struct connection *find_duplicate(const struct cm *cm, const struct cm_ad
 	struct connection *c = NULL;
 
 	while ((c = cm_connection_by_remote_id(cm, from->remote_gid, req->local_id, c)))
-		if (c->passive && c->remote_guid == req->ca_guid &&
+		if (c->passive && c->space != CM_PS_UDP && c->remote_guid == req->ca_guid &&
 		    (c->state != CONNECTION_TIMEWAIT || c->tid == tid))
 			return c;
 	return NULL;
@@ -129,8 +129,10 @@ int cm_accept(struct cm *cm, uint32_t connection, uint64_t cookie,
 {
 	struct connection *c = cm_connection_get(cm, connection);
 
-	if (!c || c->state != CONNECTION_REQ_RECEIVED)
+	if (!c || !cm_connection_is_asked(c))
 		return -ENOTCONN;
+	if (c->state == CONNECTION_SIDR_RECEIVED)
+		return cm_sidr_accept(cm, c, cookie, parameters, now);
 	if (parameters->private_length > CM_REP_PRIVATE)
 		return -EMSGSIZE;
 	c->cookie = cookie;
@@ -146,7 +148,10 @@ void cm_passive_drop(struct cm *cm, struct connection *c)
 {
 	struct cm_refusal refusal = { .reason = CM_REJ_CONSUMER };
 
-	cm_send_rej(cm, c, CM_SUBJECT_REQ, &refusal);
+	if (c->state == CONNECTION_SIDR_RECEIVED)
+		cm_sidr_reject(cm, c, &refusal, 0);
+	else
+		cm_send_rej(cm, c, CM_SUBJECT_REQ, &refusal);
 	cm_connection_set_state(cm, c, CONNECTION_TIMEWAIT);
 	cm_connection_event(cm, c, CM_DISCONNECTED, 0, NULL);
 	cm_connection_finish(cm, c);

@@ -9,24 +9,8 @@
 #define CM_CLASS_VERSION    2u
 #define METHOD_GET          0x01u
 #define METHOD_GET_RESPONSE 0x81u
-#define SIDR_NOT_SUPPORTED  1u
 #define MAD_BODY            24u
 #define RESPONSE_TIME_CODE  18u /* 1.07 s */
-
-/* No UD service is offered. Whoever asks is told so, as often as it asks. */
-static void answer_sidr(struct cm *cm, const struct cm_address *from, const uint8_t mad[256],
-			uint64_t tid)
-{
-	struct cm_sidr_rep rep = { .status = SIDR_NOT_SUPPORTED };
-	struct cm_sidr_req req;
-	uint8_t answer[256];
-
-	cm_sidr_req_parse(mad, &req);
-	rep.request_id = req.request_id;
-	rep.service_id = req.service_id;
-	cm_sidr_rep_encode(&rep, tid, answer);
-	cm_send_mad(cm, from, answer);
-}
 
 /* Versions, no capabilities, how long an answer may take. */
 static void answer_class_port_info(struct cm *cm, const struct cm_address *from,
@@ -80,9 +64,9 @@ void cm_receive(struct cm *cm, const struct cm_address *from, const uint8_t mad[
 	case CM_ATTR_RTU: cm_passive_rtu(cm, from, mad, now); break;
 	case CM_ATTR_DREQ: cm_disconnect_request(cm, from, mad, header.tid, now); break;
 	case CM_ATTR_DREP: cm_disconnect_reply(cm, from, mad, now); break;
-	case CM_ATTR_SIDR_REQ: answer_sidr(cm, from, mad, header.tid); break;
-	/* No UD service is asked for, and there are no alternate paths on RoCE. */
-	case CM_ATTR_SIDR_REP:
+	case CM_ATTR_SIDR_REQ: cm_sidr_request(cm, from, mad, header.tid, now); break;
+	case CM_ATTR_SIDR_REP: cm_sidr_reply(cm, from, mad); break;
+	/* There are no alternate paths on RoCE. */
 	case CM_ATTR_LAP:
 	case CM_ATTR_APR: break;
 	default: cm->statistics.malformed++; break;

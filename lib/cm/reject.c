@@ -38,6 +38,10 @@ int cm_reject(struct cm *cm, uint32_t connection, uint32_t reason, const uint8_t
 
 	if (!c || !cm_connection_is_pending(c))
 		return -ENOTCONN;
+	if (c->state == CONNECTION_SIDR_RECEIVED)
+		return cm_sidr_reject(cm, c, &refusal, now);
+	if (c->state == CONNECTION_SIDR_SENT)
+		return -ENOTCONN;
 	if (ari_length > CM_REJ_ARI || private_length > CM_REJ_PRIVATE)
 		return -EMSGSIZE;
 	cm_reject_connection(cm, c, &refusal, now);

@@ -41,8 +41,10 @@ static uint32_t check_service(struct cm *cm, const struct cm_address *from,
 	if (cm_service_is_ip(req->service_id)) {
 		target->space = (enum cm_port_space)(req->service_id >> 16 & PORT_SPACES);
 		target->port = (uint16_t)req->service_id;
-		target->listener =
-			cm_listener_find(cm, target->space, from->local_gid, target->port);
+		/* Nothing can be connected to a service of datagrams. */
+		if (target->space != CM_PS_UDP)
+			target->listener =
+				cm_listener_find(cm, target->space, from->local_gid, target->port);
 	}
 	if (target->listener)
 		return 0;

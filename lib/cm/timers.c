@@ -142,6 +142,12 @@ static void give_up(struct cm *cm, struct connection *c, uint64_t now)
 		cm_disconnect_done(cm, c, 1, now);
 		return;
 	}
+	if (c->state == CONNECTION_SIDR_SENT) {
+		cm_connection_set_state(cm, c, CONNECTION_TIMEWAIT);
+		cm_connection_event(cm, c, CM_UNREACHABLE, 0, NULL);
+		cm_connection_finish(cm, c);
+		return;
+	}
 	/* The peer may believe that the connection is up: this tells it, if it is still there. */
 	cm_send_rej_timeout(cm, c);
 	cm_connection_enter_timewait(cm, c, now);
@@ -154,6 +160,7 @@ static void expire(struct cm *cm, struct connection *c, uint64_t now)
 	case CONNECTION_REQ_SENT:
 	case CONNECTION_REP_SENT:
 	case CONNECTION_DREQ_SENT:
+	case CONNECTION_SIDR_SENT:
 		if (!c->repeats) {
 			give_up(cm, c, now);
 			break;
@@ -166,6 +173,7 @@ static void expire(struct cm *cm, struct connection *c, uint64_t now)
 	case CONNECTION_FREE:
 	case CONNECTION_REQ_RECEIVED:
 	case CONNECTION_REP_RECEIVED:
+	case CONNECTION_SIDR_RECEIVED:
 	case CONNECTION_ESTABLISHED:
 	case CONNECTION_STATES: cm_timers_stop(cm, c); break;
 	}
