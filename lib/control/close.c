@@ -53,6 +53,22 @@ static void close_mw(struct control *control, struct object *mw)
 	close_done(control, mw);
 }
 
+/* A worker may be about to send by it. */
+static void close_ah(struct control *control, struct object *ah)
+{
+	uint64_t grace;
+
+	if (ah->grace)
+		return;
+	ah_destroy(control->shared, ah->index, &grace);
+	if (grace) {
+		grace_wait(control, ah, grace);
+		return;
+	}
+	ah_let_go(control, ah);
+	close_done(control, ah);
+}
+
 static void command_qp(struct control *control, const struct object *qp, uint32_t type,
 		       enum command_purpose purpose)
 {
@@ -109,7 +125,7 @@ void close_continue(struct control *control, struct object *object)
 		srq_let_go(control, object);
 		close_done(control, object);
 		break;
-	case OBJECT_TYPE_AH:
+	case OBJECT_TYPE_AH: close_ah(control, object); break;
 	case OBJECT_TYPE_LISTENER: close_done(control, object); break;
 	case OBJECT_TYPE_NONE:
 	case OBJECT_TYPES: break;
@@ -143,16 +159,18 @@ int32_t request_close(struct control *control, uint32_t session, const struct sh
 static void grace_over(struct control *control, struct object *object)
 {
 	object->grace = 0;
-	if (object->type == OBJECT_TYPE_MR) {
+	switch (object->type) {
+	case OBJECT_TYPE_MR:
 		region_deregister_finish(control->memory, object->index);
 		if (object->pending_id)
 			reply_pending(control, object, NT_SUCCESS_STATUS);
 		if (object->close_id)
 			close_continue(control, object);
-	} else {
-		window_destroy_finish(control->memory, object->index);
-		close_done(control, object);
+		return;
+	case OBJECT_TYPE_MW: window_destroy_finish(control->memory, object->index); break;
+	default: ah_let_go(control, object); break;
 	}
+	close_done(control, object);
 }
 
 /* Regions whose close met bound windows: the windows may be gone by now. */

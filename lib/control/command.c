@@ -82,16 +82,27 @@ static void session_command_done(struct control *control, uint32_t session)
 	session_finish_if_quiet(control, session);
 }
 
+/* Connected by number, or not. */
+static void qp_ready(struct control *control, struct object *qp, int status)
+{
+	struct shm_reply reply = { .op = SHM_OP_CONNECT_QP,
+				   .id = qp->pending_id,
+				   .status = status ? NT_INVALID_PARAMETER : NT_SUCCESS_STATUS,
+				   .connected = { .path_mtu = qp->connector.path_mtu } };
+
+	qp->pending_id = qp->pending_op = 0;
+	if (reply.id)
+		session_send(control, qp->session, &reply);
+	if (qp->close_id && session_is_open(control, qp->session))
+		close_continue(control, qp);
+}
+
 static void object_command_done(struct control *control, struct object *object,
 				enum command_purpose purpose, int status)
 {
 	switch (purpose) {
 	case COMMAND_QP_CONNECTED: connection_prepared(control, object, status); break;
-	case COMMAND_QP_READY:
-		reply_pending(control, object, status ? NT_INVALID_PARAMETER : NT_SUCCESS_STATUS);
-		if (object->close_id && session_is_open(control, object->session))
-			close_continue(control, object);
-		break;
+	case COMMAND_QP_READY: qp_ready(control, object, status); break;
 	case COMMAND_QP_FLUSHED: reply_pending(control, object, NT_SUCCESS_STATUS); break;
 	case COMMAND_QP_DETACHED:
 		object->ending = QP_DETACHED;

@@ -262,7 +262,7 @@ static int connection_request(struct control *control, struct object *connector,
 	return 0;
 }
 
-static int32_t resolve_status(int error)
+int32_t resolve_status(int error)
 {
 	switch (error) {
 	case -ENETUNREACH: return NT_NETWORK_UNREACHABLE;

@@ -183,6 +183,7 @@ void control_destroy(struct control *control)
 	if (!control)
 		return;
 	socket_close(control);
+	requests_forget(control, 0);
 	for (uint32_t s = 1; s < CONTROL_MAX_SESSIONS; s++) {
 		struct session_local *local = &control->session[s];
 
@@ -229,6 +230,8 @@ static unsigned int poll_all(struct control *control)
 	done = net_poll(control->net, control->now);
 	if (control->resolving)
 		connection_resolve_pending(control);
+	if (control->waiting)
+		requests_retry(control);
 	if (control->now >= control->cm_due)
 		control->cm_due = cm_poll(control->cm, control->now);
 	close_graces(control);
@@ -270,7 +273,8 @@ static int sleep_time(const struct control *control)
 {
 	uint64_t due = LONGEST_SLEEP;
 
-	if (control->grace_count || control->resolving || control->regions_to_close)
+	if (control->grace_count || control->resolving || control->waiting ||
+	    control->regions_to_close)
 		due = 1000000;
 	for (uint32_t s = 1; s < CONTROL_MAX_SESSIONS; s++)
 		if (control->session[s].memory && !session_is_open(control, s))

@@ -34,6 +34,8 @@ struct object_local {
 	uint32_t connector; /* QP: object that connects it, 0: none */
 };
 
+struct waiting_request; /* wait.c */
+
 /* A command that found the ring of its worker full. */
 struct pending_command {
 	struct pending_command *next;
@@ -84,6 +86,8 @@ struct control {
 	uint32_t grace_count;
 	uint32_t regions_to_close; /* closes that met bound windows */
 	uint32_t resolving;        /* connectors in CONNECTOR_RESOLVING */
+	struct waiting_request *first_waiting, *retried;
+	uint32_t waiting;
 	struct control_status status;
 };
 
@@ -131,6 +135,17 @@ void reply_pending(struct control *control, struct object *object, int32_t statu
 void send_async(struct control *control, uint32_t session, uint32_t op, uint32_t handle,
 		uint32_t event, uint32_t value);
 
+void request_run(struct control *control, uint32_t session, const struct shm_request *request);
+
+/* --- wait.c --- */
+/*
+ * For a handler that was told to ask for a neighbour again: what to return. The request is
+ * run again until it gets an answer, or for too long.
+ */
+int32_t request_wait(struct control *control, uint32_t session, const struct shm_request *request);
+void requests_retry(struct control *control);
+void requests_forget(struct control *control, uint32_t session); /* 0: of all */
+
 /* --- socket.c --- */
 int socket_open(struct control *control, const char **message);
 void socket_accept(struct control *control);
@@ -165,6 +180,8 @@ int32_t request_create_srq(struct control *, uint32_t, const struct shm_request 
 			   struct shm_reply *);
 int32_t request_modify_srq(struct control *, uint32_t, const struct shm_request *,
 			   struct shm_reply *);
+int32_t request_create_ah(struct control *, uint32_t, const struct shm_request *,
+			  struct shm_reply *);
 int32_t request_flush_qp(struct control *, uint32_t, const struct shm_request *,
 			 struct shm_reply *);
 int32_t request_connect_qp(struct control *, uint32_t, const struct shm_request *,
@@ -201,6 +218,7 @@ void grace_wait(struct control *control, struct object *object, uint64_t grace);
 void qp_let_go(struct control *control, struct object *object); /* memory and tables of a QP */
 void cq_let_go(struct control *control, struct object *object);
 void srq_let_go(struct control *control, struct object *object);
+void ah_let_go(struct control *control, struct object *object);
 /* The worker has told all that was in hand of a queue pair whose close waits for that. */
 void close_qp_flushed(struct control *control, struct object *qp);
 
@@ -214,6 +232,7 @@ void connection_close(struct control *control, struct object *connector);
 /* Flushes the queue pair and then answers the disconnect that is pending. */
 void connection_flush(struct control *control, struct object *connector);
 int connection_prepare(struct control *control, struct object *connector);
+int32_t resolve_status(int error); /* what a failure of net_resolve() is to a client */
 int32_t connection_resolve(struct control *control, struct object *connector);
 uint32_t connection_draw_psn(void); /* 24 random bits */
 

@@ -108,12 +108,14 @@ static int32_t take_qp(struct control *control, uint32_t session, struct object 
 {
 	struct object *qp = object_find(control, session, handle, OBJECT_TYPE_QP);
 	struct object_local *local;
+	struct qp_status status;
 
-	if (!qp)
+	if (!qp || !qp_get_status(control->shared, qp->index, &status))
 		return NT_INVALID_HANDLE;
+	if (status.type != SHM_QP_RC)
+		return NT_NOT_SUPPORTED;
 	local = &control->object_local[object_index(control, qp)];
-	if (local->connector || qp->pending_id ||
-	    qp_get_state(control->shared, qp->index) != QP_RESET)
+	if (local->connector || qp->pending_id || status.state != QP_RESET)
 		return NT_CONNECTION_ACTIVE;
 	local->connector = object_index(control, connector);
 	object_need(control, connector, 0, qp);

@@ -8,6 +8,8 @@
 #include "shm/segment.h"
 #include "shm/socket.h"
 
+#define DEFAULT_HOP_LIMIT 64u
+
 /* A free number of a bitmap, marked used; -1 when there is none. */
 static int take_number(uint64_t *bitmap, unsigned int words)
 {
@@ -254,9 +256,40 @@ int32_t request_flush_qp(struct control *control, uint32_t session,
 	return NT_SUCCESS_STATUS;
 }
 
-static bool is_power_of_two(uint32_t value)
+static bool is_path_mtu(uint32_t bytes)
 {
-	return value && !(value & (value - 1));
+	return bytes >= 256 && !(bytes & (bytes - 1));
+}
+
+/* 0 takes what the port has; false when the port has less than is asked for. */
+static bool choose_path_mtu(const struct control *control, unsigned int port, uint32_t *bytes)
+{
+	uint32_t most = net_port_path_mtu(control->net, port);
+
+	if (*bytes == 0)
+		*bytes = most;
+	return is_path_mtu(*bytes) && *bytes <= most;
+}
+
+static uint8_t read_limit(uint32_t wanted, uint32_t most)
+{
+	return (uint8_t)(wanted < most ? wanted : most);
+}
+
+/* Datagrams have their own paths: a queue pair for them only has an address. */
+static int connect_path(struct control *control, const struct shm_connect_qp *want, uint32_t type,
+			struct qp_path *path)
+{
+	int error;
+
+	if (type == SHM_QP_UD) {
+		memcpy(path->local_gid, want->local.gid, sizeof(path->local_gid));
+		return 0;
+	}
+	error = net_resolve(control->net, want->local.gid, want->remote.gid, path, control->now);
+	path->traffic_class = net_traffic_class(control->net, want->local.gid, want->traffic_class);
+	path->hop_limit = want->hop_limit ? want->hop_limit : DEFAULT_HOP_LIMIT;
+	return error;
 }
 
 /* Connecting by number, as perftest and the pingpongs do: no CM, both sides told out of band. */
@@ -272,42 +305,36 @@ int32_t request_connect_qp(struct control *control, uint32_t session,
 		.receive_psn = want->receive_psn & 0xffffff,
 		.path_mtu = want->path_mtu,
 		.qkey = want->qkey,
-		.timeout = want->timeout & 31,
-		.retry_count = want->retry_count & 7,
-		.rnr_retry = want->rnr_retry_count & 7,
-		.min_rnr_timer = want->min_rnr_timer & 31,
+		.timeout = want->timeout,
+		.retry_count = want->retry_count,
+		.rnr_retry = want->rnr_retry_count,
+		.min_rnr_timer = want->min_rnr_timer,
 		.remote_rights = RIGHTS_REMOTE,
+		.max_reads_in =
+			read_limit(want->inbound_read_limit, limits->max_inbound_read_limit),
+		.max_reads_out =
+			read_limit(want->outbound_read_limit, limits->max_outbound_read_limit),
 	};
+	struct qp_status status;
 	int port;
 	int error;
 
-	if (!qp)
+	if (!qp || !qp_get_status(control->shared, qp->index, &status))
 		return NT_INVALID_HANDLE;
-	if (qp->pending_id || qp_get_state(control->shared, qp->index) != QP_RESET)
+	if (qp->pending_id || control->object_local[object_index(control, qp)].connector ||
+	    status.state != QP_RESET)
 		return NT_CONNECTION_ACTIVE;
 	port = net_find_address(control->net, want->local.gid);
 	if (port < 0)
 		return NT_INVALID_ADDRESS;
-	if (!is_power_of_two(want->path_mtu) || want->path_mtu < 256 ||
-	    want->path_mtu > net_port_path_mtu(control->net, (unsigned int)port))
+	if (!choose_path_mtu(control, (unsigned int)port, &connection.path_mtu))
 		return NT_INVALID_PARAMETER;
-	connection.max_reads_in =
-		(uint8_t)(want->inbound_read_limit < limits->max_inbound_read_limit
-				  ? want->inbound_read_limit
-				  : limits->max_inbound_read_limit);
-	connection.max_reads_out =
-		(uint8_t)(want->outbound_read_limit < limits->max_outbound_read_limit
-				  ? want->outbound_read_limit
-				  : limits->max_outbound_read_limit);
-	error = net_resolve(control->net, want->local.gid, want->remote.gid, &connection.path,
-			    control->now);
+	error = connect_path(control, want, status.type, &connection.path);
 	if (error == -EAGAIN)
-		return NT_HOST_UNREACHABLE; /* resolution is under way: the client asks again */
+		return request_wait(control, session, request);
 	if (error)
-		return error == -ENETUNREACH ? NT_NETWORK_UNREACHABLE : NT_HOST_UNREACHABLE;
-	connection.path.traffic_class =
-		net_traffic_class(control->net, want->local.gid, want->traffic_class);
-	connection.path.hop_limit = want->hop_limit ? want->hop_limit : 64;
+		return resolve_status(error);
+	qp->connector.path_mtu = connection.path_mtu;
 	qp->pending_op = request->op;
 	qp->pending_id = request->id;
 	command_send(control, qp_home(control->shared, qp->index), WORKER_CONNECT, qp->index,

@@ -146,11 +146,10 @@ static const request_handler handlers[SHM_OP_MAX] = {
 	[SHM_OP_CONNECT_QP] = request_connect_qp,
 	[SHM_OP_REFILL_TOKENS] = request_refill_tokens,
 	[SHM_OP_SEGMENT_DROP] = request_segment_drop,
-	[SHM_OP_CREATE_AH] = request_unsupported,
+	[SHM_OP_CREATE_AH] = request_create_ah,
 };
 
-static void request_run(struct control *control, uint32_t session,
-			const struct shm_request *request)
+void request_run(struct control *control, uint32_t session, const struct shm_request *request)
 {
 	struct shm_reply reply = { .op = request->op, .id = request->id };
 
@@ -453,6 +452,8 @@ void session_finish_if_quiet(struct control *control, uint32_t session)
 	let_go_all(control, record, OBJECT_TYPE_QP, qp_let_go);
 	let_go_all(control, record, OBJECT_TYPE_SRQ, srq_let_go);
 	let_go_all(control, record, OBJECT_TYPE_CQ, cq_let_go);
+	let_go_all(control, record, OBJECT_TYPE_AH, ah_let_go);
+	requests_forget(control, session);
 	while (record->first_object) {
 		struct object *object = object_at(control, record->first_object);
 

@@ -226,7 +226,7 @@ struct shm_connect_qp {
 	uint32_t remote_qpn;
 	uint32_t send_psn;
 	uint32_t receive_psn;
-	uint32_t path_mtu; /* bytes */
+	uint32_t path_mtu; /* bytes; 0: the port's */
 	uint32_t qkey;     /* UD */
 	uint8_t timeout;   /* code: 4.096 us << timeout */
 	uint8_t retry_count;
@@ -299,6 +299,11 @@ struct shm_registered { /* REGISTER_MR, INIT_FRMR */
 	uint32_t remote_token; /* 0 when the region has no remote right */
 };
 
+struct shm_connected {     /* CONNECT_QP */
+	uint32_t path_mtu; /* bytes: what was asked for, or the port's where that was 0 */
+	uint32_t reserved;
+};
+
 struct shm_tokens {
 	uint32_t count;
 	uint32_t reserved;
@@ -342,6 +347,7 @@ struct shm_reply {
 	union {
 		struct shm_created created;
 		struct shm_registered registered;
+		struct shm_connected connected;
 		struct shm_tokens tokens;
 		struct shm_connection connection;
 		struct shm_async async;
