@@ -64,3 +64,15 @@ NTSTATUS address_give(const struct shm_address *address, struct sockaddr *to, UL
 	memcpy(to, &full, *length);
 	return STATUS_SUCCESS;
 }
+
+NTSTATUS address_pair(const struct sockaddr *local, const struct sockaddr *remote,
+		      struct shm_address *local_out, struct shm_address *remote_out)
+{
+	NTSTATUS status = address_from_sockaddr(local, UINT32_MAX, local_out);
+
+	if (status == STATUS_SUCCESS)
+		status = address_from_sockaddr(remote, UINT32_MAX, remote_out);
+	if (status == STATUS_SUCCESS && local_out->family != remote_out->family)
+		status = STATUS_INVALID_PARAMETER_MIX;
+	return status;
+}

@@ -151,7 +151,10 @@ static NTSTATUS connector_connect(NDK_CONNECTOR *ndk, NDK_QP *ndk_qp, const PSOC
 				      .qp = qp->object.handle,
 				      .inbound_read_limit = inbound,
 				      .outbound_read_limit = outbound };
-	status = take_private_data(want, private_data, private_length, limits->max_caller_data);
+	status = qp->type == SHM_QP_RC ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
+	if (status == STATUS_SUCCESS)
+		status = take_private_data(want, private_data, private_length,
+					   limits->max_caller_data);
 	if (status == STATUS_SUCCESS)
 		status = address_from_sockaddr(source, source_length, &want->local);
 	if (status == STATUS_SUCCESS)
@@ -217,6 +220,7 @@ static bool ends_connector(NTSTATUS status)
 	switch (status) {
 	case STATUS_CONNECTION_ACTIVE:
 	case STATUS_INVALID_HANDLE:
+	case STATUS_NOT_SUPPORTED:
 	case STATUS_INVALID_BUFFER_SIZE:
 	case STATUS_NETWORK_UNREACHABLE: return false;
 	default: return true;
@@ -264,8 +268,10 @@ static NTSTATUS accept_connection(struct connector *connector, NDK_QP *ndk_qp, U
 						.qp = qp->object.handle,
 						.inbound_read_limit = inbound,
 						.outbound_read_limit = outbound };
-	status = take_private_data(&message.connect, private_data, private_length,
-				   limits->max_callee_data);
+	status = qp->type == SHM_QP_RC ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
+	if (status == STATUS_SUCCESS)
+		status = take_private_data(&message.connect, private_data, private_length,
+					   limits->max_callee_data);
 	if (status != STATUS_SUCCESS) {
 		free(request);
 		return status;

@@ -126,6 +126,23 @@ static void fill_result_ex(NDK_RESULT_EX *result, const struct shm_cqe *cqe)
 	result->TypeSpecificCompletionOutput = has_output(cqe->type) ? cqe->output : 0;
 }
 
+static void fill_oriel_result(ORIEL_RESULT *result, const struct shm_cqe *cqe)
+{
+	const bool immediate = cqe->type == OrielOperationTypeReceiveImmediate ||
+			       cqe->type == OrielOperationTypeReceiveWriteImmediate;
+
+	*result = (ORIEL_RESULT){ .QpNumber = cqe->qpn };
+	fill_result_ex(&result->Ndk, cqe);
+	if (immediate && cqe->status == STATUS_SUCCESS) {
+		result->Flags |= ORIEL_RESULT_IMMEDIATE;
+		result->Immediate = cqe->output;
+	}
+	if (cqe->flags & SHM_CQE_GRH) {
+		result->Flags |= ORIEL_RESULT_GRH;
+		result->SourceQpNumber = cqe->source_qpn;
+	}
+}
+
 /* --- queue pairs that move ------------------------------------------------------------------ */
 
 /* Whether another ring holds an entry of the queue pair that was written before this one. */
@@ -166,57 +183,74 @@ static bool may_take(struct cq *cq, uint32_t r, const struct shm_cqe *cqe)
 	return true;
 }
 
-static ULONG take_from_ring(struct cq *cq, uint32_t r, NDK_RESULT *plain, NDK_RESULT_EX *ex,
-			    ULONG room)
+/* Where entries go, in one of three forms; the others are NULL. */
+struct results {
+	NDK_RESULT *plain;
+	NDK_RESULT_EX *ex;
+	ORIEL_RESULT *oriel;
+	ULONG count;
+	ULONG room;
+};
+
+static void put_result(struct results *results, const struct shm_cqe *cqe)
+{
+	ULONG at = results->count++;
+
+	if (results->plain)
+		fill_result(&results->plain[at], cqe);
+	else if (results->ex)
+		fill_result_ex(&results->ex[at], cqe);
+	else
+		fill_oriel_result(&results->oriel[at], cqe);
+}
+
+static void take_from_ring(struct cq *cq, uint32_t r, struct results *results)
 {
 	struct shm_ring_cursor *cursor = &cq->memory->ring[r].cursor;
 	uint32_t used = shm_ring_used(cursor, cq->head[r]);
-	ULONG count = used < room ? used : room;
+	ULONG room = results->room - results->count;
+	ULONG taken = 0;
 
-	for (ULONG i = 0; i < count; i++) {
+	for (; taken < used && taken < room; taken++) {
 		const struct shm_cqe *cqe = &cq->entry[r][cq->head[r] & (cq->slots - 1)];
 
-		if (!may_take(cq, r, cqe)) {
-			count = i;
+		if (!may_take(cq, r, cqe))
 			break;
-		}
 		cq->head[r]++;
-		if (plain)
-			fill_result(&plain[i], cqe);
-		else
-			fill_result_ex(&ex[i], cqe);
+		put_result(results, cqe);
 		inspect(cq->object.adapter, cqe);
 	}
-	if (count)
+	if (taken)
 		shm_store_release(&cursor->head, cq->head[r]);
-	return count;
 }
 
-static ULONG take_results(struct cq *cq, NDK_RESULT *plain, NDK_RESULT_EX *ex, ULONG room)
+static ULONG take_results(struct cq *cq, struct results *results)
 {
-	ULONG count = 0;
-
 	spin_lock(&cq->lock);
-	for (uint32_t i = 0; i < cq->rings && count < room; i++) {
+	for (uint32_t i = 0; i < cq->rings && results->count < results->room; i++) {
 		uint32_t r = cq->next_ring;
 
-		count += take_from_ring(cq, r, plain ? plain + count : NULL, ex ? ex + count : NULL,
-					room - count);
+		take_from_ring(cq, r, results);
 		/* The next call begins with the next ring, so that none is starved. */
 		cq->next_ring = r + 1 < cq->rings ? r + 1 : 0;
 	}
 	spin_unlock(&cq->lock);
-	return count;
+	return results->count;
 }
 
 static ULONG cq_results(NDK_CQ *ndk, NDK_RESULT results[], ULONG room)
 {
-	return take_results(cq_of(ndk), results, NULL, room);
+	return take_results(cq_of(ndk), &(struct results){ .plain = results, .room = room });
 }
 
 static ULONG cq_results_ex(NDK_CQ *ndk, NDK_RESULT_EX results[], ULONG room)
 {
-	return take_results(cq_of(ndk), NULL, results, room);
+	return take_results(cq_of(ndk), &(struct results){ .ex = results, .room = room });
+}
+
+ULONG OrielGetCqResults(NDK_CQ *pNdkCq, ORIEL_RESULT Results[], ULONG nResults)
+{
+	return take_results(cq_of(pNdkCq), &(struct results){ .oriel = Results, .room = nResults });
 }
 
 /* --- arms ---------------------------------------------------------------------------- */

@@ -158,7 +158,9 @@ typedef enum _NDK_OBJECT_TYPE {
 	NdkObjectTypeConnector = 8,
 	NdkObjectTypeListener = 9,
 	NdkObjectTypeSrq = 10,
-	NdkObjectTypeMax = 11
+	NdkObjectTypeMax = 11,
+	/* Ours. */
+	OrielObjectTypeAddress = 0x100
 } NDK_OBJECT_TYPE;
 
 typedef struct _NDK_OBJECT_HEADER_RESERVED_BLOCK {
@@ -410,9 +412,9 @@ typedef void (*NDK_FN_DISCONNECT_EVENT_CALLBACK_EX)(PVOID DisconnectEventContext
 
 /*
  * Closes any object but an adapter. STATUS_SUCCESS (no callback) or STATUS_PENDING; cannot fail.
- * An object that others need (CQ and SRQ of a QP, QP of a connector, listener of its connectors, PD of
- * all made in it, region of bound windows) goes when the last of them has gone; a listener refuses
- * new requests at once.
+ * An object that others need (CQ and SRQ of a QP, QP of a connector, listener of its connectors, PD
+ * of all made in it, region of bound windows) goes when the last of them has gone; a listener
+ * refuses new requests at once.
  */
 typedef NTSTATUS (*NDK_FN_CLOSE_OBJECT)(NDK_OBJECT_HEADER *pNdkObject,
 					NDK_FN_CLOSE_COMPLETION CloseCompletion,
@@ -1345,6 +1347,43 @@ ORIEL_API void OrielFreeMemory(MDL *Mdl);
 
 /* --- queue pairs: what NDKPI lacks --------------------------------------------------- */
 
+typedef enum _ORIEL_QP_TYPE {
+	OrielQpTypeRc = 0, /* reliable connection: what NdkCreateQp makes */
+	OrielQpTypeUc = 1, /* unreliable connection: no acknowledgement, what is lost is lost */
+	OrielQpTypeUd = 3  /* datagrams of one packet to and from anybody */
+} ORIEL_QP_TYPE;
+
+typedef struct _ORIEL_QP_PARAMETERS {
+	ULONG Size; /* sizeof(ORIEL_QP_PARAMETERS) */
+	ORIEL_QP_TYPE Type;
+	NDK_CQ *ReceiveCq;
+	NDK_CQ *InitiatorCq; /* may be the same */
+	NDK_SRQ *Srq;        /* NULL: a receive queue of its own */
+	PVOID QPContext;
+	ULONG ReceiveQueueDepth; /* with Srq: 0 */
+	ULONG InitiatorQueueDepth;
+	ULONG MaxReceiveRequestSge; /* with Srq: 0 */
+	ULONG MaxInitiatorRequestSge;
+	ULONG InlineDataSize;
+	ULONG Flags; /* 0 */
+} ORIEL_QP_PARAMETERS;
+
+/*
+ * As NdkCreateQp and NdkCreateQpWithSrq, of any type. STATUS_INVALID_PARAMETER: no such type,
+ * flags, no CQ, a number above the adapter's limit; STATUS_INVALID_PARAMETER_MIX: an SRQ and a
+ * receive queue.
+ *
+ * UC and UD are connected by OrielConnectQp() only (NdkConnect and NdkAccept:
+ * STATUS_NOT_SUPPORTED). A request that the type does not know is refused inline,
+ * STATUS_INVALID_DEVICE_REQUEST: RC   everything but OrielSendDatagram() UC   no reads, no atomics,
+ * no NdkSendAndInvalidate UD   OrielSendDatagram() and receives only What UC and UD send completes
+ * when it has left. A UC message that lacks a packet, and a message that finds no receive, is
+ * dropped without a word: the receive serves the next.
+ */
+ORIEL_API NTSTATUS OrielCreateQp(NDK_PD *pNdkPd, const ORIEL_QP_PARAMETERS *Parameters,
+				 NDK_FN_CREATE_COMPLETION CreateCompletion, PVOID RequestContext,
+				 NDK_QP **ppNdkQp);
+
 ORIEL_API ULONG OrielGetQpNumber(NDK_QP *pNdkQp);
 
 /* As NdkSend and NdkWrite; Immediate is four bytes that reach the peer as they lie in memory. */
@@ -1365,32 +1404,133 @@ ORIEL_API NTSTATUS OrielCompareSwap(NDK_QP *pNdkQp, PVOID RequestContext, const 
 				    UINT64 RemoteAddress, UINT32 RemoteToken, UINT64 Compare,
 				    UINT64 Swap, ULONG Flags);
 
+/* A Q_Key with this bit in a datagram: the sending queue pair's own. None can be set with it. */
+#define ORIEL_QKEY_OWN 0x80000000u
+
 typedef struct _ORIEL_QP_CONNECTION {
 	ULONG Size; /* sizeof(ORIEL_QP_CONNECTION) */
 	ULONG RemoteQpNumber;
-	ULONG SendPsn;    /* the first that we send */
-	ULONG ReceivePsn; /* the first that we expect */
-	ULONG PathMtu;    /* bytes: 256, 512, 1024, 2048, 4096 */
+	ULONG SendPsn;    /* the first that we send; 24 bits */
+	ULONG ReceivePsn; /* the first that we expect; 24 bits */
+	ULONG PathMtu; /* bytes: 256, 512, 1024, 2048, 4096, none above the port's; 0: the port's */
 	ULONG InboundReadLimit;
 	ULONG OutboundReadLimit;
-	UCHAR Timeout; /* code: 4.096 us << Timeout; 0: none */
-	UCHAR RetryCount;
+	UCHAR Timeout;       /* code: 4.096 us << Timeout; 0: none; at most 31 */
+	UCHAR RetryCount;    /* at most 7 */
 	UCHAR RnrRetryCount; /* 7: for ever */
-	UCHAR MinRnrTimer;   /* code */
+	UCHAR MinRnrTimer;   /* code, at most 31 */
 	UCHAR TrafficClass;
-	UCHAR HopLimit;
+	UCHAR HopLimit; /* 0: 64 */
 	UCHAR Reserved[2];
+	UINT32 QKey;             /* UD: that datagrams must bring, below ORIEL_QKEY_OWN */
 	PSOCKADDR LocalAddress;  /* of the data plane; the port is ignored */
-	PSOCKADDR RemoteAddress; /* the same */
+	PSOCKADDR RemoteAddress; /* the same, of the same family */
 } ORIEL_QP_CONNECTION;
 
 /*
- * Connects by queue pair number, both sides told out of band, as perftest does.
- * STATUS_HOST_UNREACHABLE while the peer's MAC address is still being resolved: try again.
+ * Connects by queue pair number, both sides told out of band, as perftest does. Completes when
+ * the peer's Ethernet address is known and requests are served. UC ignores read limits, timer and
+ * retries. UD is made ready to send and to receive: only SendPsn, PathMtu (the longest datagram),
+ * QKey and LocalAddress are looked at.
+ *
+ * STATUS_INVALID_PARAMETER: a value that cannot be, or a PathMtu above the port's (that in the
+ * completion); STATUS_INVALID_PARAMETER_MIX: addresses of two families; STATUS_INVALID_ADDRESS:
+ * LocalAddress is not the data plane's; STATUS_CONNECTION_ACTIVE: connected already;
+ * STATUS_HOST_UNREACHABLE: nobody answers there; STATUS_NETWORK_UNREACHABLE: no way there.
  */
 ORIEL_API NTSTATUS OrielConnectQp(NDK_QP *pNdkQp, const ORIEL_QP_CONNECTION *Connection,
 				  NDK_FN_REQUEST_COMPLETION RequestCompletion,
 				  PVOID RequestContext);
+
+/* --- datagrams ----------------------------------------------------------------------- */
+
+/*
+ * Datagrams reach a receive behind 40 bytes that say where they came from: the IPv6 header, or 20
+ * bytes that mean nothing and the IPv4 header. So a receive needs room for 40 bytes more than
+ * the longest datagram; BytesTransferred counts them. One that is too small, or a wrong
+ * Q_Key, drops the datagram.
+ */
+#define ORIEL_GRH_SIZE 40u
+
+typedef struct _ORIEL_ADDRESS ORIEL_ADDRESS;
+
+typedef struct _ORIEL_ADDRESS_DISPATCH {
+	NDK_FN_CLOSE_OBJECT OrielCloseAddress;
+	NDK_FN_QUERY_EXTENSION_INTERFACE NdkQueryExtension;
+} ORIEL_ADDRESS_DISPATCH;
+
+/* Where datagrams go: an object like NDK's. */
+struct _ORIEL_ADDRESS {
+	NDK_OBJECT_HEADER Header; /* OrielObjectTypeAddress */
+	const ORIEL_ADDRESS_DISPATCH *Dispatch;
+};
+
+typedef struct _ORIEL_ADDRESS_PARAMETERS {
+	ULONG Size;      /* sizeof(ORIEL_ADDRESS_PARAMETERS) */
+	ULONG FlowLabel; /* 20 bits: seed of the UDP source port; 0: from both QP numbers */
+	UCHAR TrafficClass;
+	UCHAR HopLimit; /* 0: 64 */
+	UCHAR Reserved[6];
+	PSOCKADDR LocalAddress;  /* of the data plane: the source; the port is ignored */
+	PSOCKADDR RemoteAddress; /* the same, of the same family */
+} ORIEL_ADDRESS_PARAMETERS;
+
+/*
+ * Completes when the peer's Ethernet address is known; it is not asked for again later: when the
+ * peer changes its adapter, make a new address. STATUS_INVALID_PARAMETER: a value that cannot
+ * be; STATUS_INVALID_PARAMETER_MIX: addresses of two families; STATUS_NOT_SUPPORTED: a
+ * group; STATUS_INVALID_ADDRESS, STATUS_HOST_UNREACHABLE, STATUS_NETWORK_UNREACHABLE as above.
+ */
+ORIEL_API NTSTATUS OrielCreateAddress(NDK_PD *pNdkPd, const ORIEL_ADDRESS_PARAMETERS *Parameters,
+				      NDK_FN_CREATE_COMPLETION CreateCompletion,
+				      PVOID RequestContext, ORIEL_ADDRESS **ppAddress);
+
+/*
+ * As all closes. Not before the datagrams to it have completed: one that has not left fails
+ * with STATUS_INVALID_HANDLE, and its queue pair with it.
+ */
+static inline NTSTATUS OrielCloseAddress(ORIEL_ADDRESS *pAddress,
+					 NDK_FN_CLOSE_COMPLETION CloseCompletion,
+					 PVOID RequestContext)
+{
+	return pAddress->Dispatch->OrielCloseAddress(&pAddress->Header, CloseCompletion,
+						     RequestContext);
+}
+
+#define ORIEL_DATAGRAM_IMMEDIATE 0x1u /* it carries Immediate */
+
+typedef struct _ORIEL_DATAGRAM {
+	ORIEL_ADDRESS *Address;
+	ULONG RemoteQpNumber;
+	UINT32 QKey;      /* the receiver's, or ORIEL_QKEY_OWN */
+	UINT32 Immediate; /* four bytes that reach the peer as they lie in memory */
+	ULONG Flags;      /* ORIEL_DATAGRAM_* */
+} ORIEL_DATAGRAM;
+
+/*
+ * Flags: those of NdkSend. As all posts, and: STATUS_INVALID_BUFFER_SIZE longer than the path MTU;
+ * STATUS_INVALID_DEVICE_REQUEST not a UD queue pair; STATUS_INVALID_PARAMETER no such queue
+ * pair number, other flags; STATUS_NOT_SUPPORTED number 0xffffff, a group's;
+ * STATUS_INVALID_PARAMETER_MIX the address belongs to another domain.
+ */
+ORIEL_API NTSTATUS OrielSendDatagram(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl,
+				     ULONG nSge, ULONG Flags, const ORIEL_DATAGRAM *Datagram);
+
+/* --- results ------------------------------------------------------------------------- */
+
+#define ORIEL_RESULT_IMMEDIATE 0x1u /* Immediate is the peer's */
+#define ORIEL_RESULT_GRH       0x2u /* the receive begins with ORIEL_GRH_SIZE bytes of header */
+
+typedef struct _ORIEL_RESULT {
+	NDK_RESULT_EX Ndk;
+	ULONG QpNumber;
+	ULONG SourceQpNumber; /* receives of UD: who sent it, else 0 */
+	UINT32 Immediate;     /* as on the wire */
+	ULONG Flags;          /* ORIEL_RESULT_* */
+} ORIEL_RESULT;
+
+/* As NdkGetCqResultsEx, which it may be mixed with. */
+ORIEL_API ULONG OrielGetCqResults(NDK_CQ *pNdkCq, ORIEL_RESULT Results[], ULONG nResults);
 
 /* "STATUS_ACCESS_VIOLATION"; never NULL. */
 ORIEL_API const char *OrielStatusName(NTSTATUS Status);

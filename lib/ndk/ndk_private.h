@@ -361,6 +361,9 @@ void connector_disconnect_all(struct adapter *adapter);
 NTSTATUS address_from_sockaddr(const struct sockaddr *from, ULONG length, struct shm_address *to);
 /* Returns the bytes of the result. */
 ULONG address_to_sockaddr(const struct shm_address *from, struct sockaddr_storage *to);
+/* Both ends of a path: STATUS_INVALID_PARAMETER_MIX when they are of different families. */
+NTSTATUS address_pair(const struct sockaddr *local, const struct sockaddr *remote,
+		      struct shm_address *local_out, struct shm_address *remote_out);
 /* The common end of the three NdkGet...Address functions. */
 NTSTATUS address_give(const struct shm_address *address, struct sockaddr *to, ULONG *length);
 

@@ -6,7 +6,6 @@
 #include "ndk/queue.h"
 
 #define ORDER_FLAGS (NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER)
-#define SEND_FLAGS  (ORDER_FLAGS | NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT | NDK_OP_FLAG_INLINE)
 /* NDK's page on NdkWrite lacks INLINE, the pages on its size have it: inline writes are right. */
 #define WRITE_FLAGS (ORDER_FLAGS | NDK_OP_FLAG_INLINE)
 /* Without the adapter's flag for it, RDMA_READ_LOCAL_INVALIDATE is ignored (NdkRead). */
@@ -52,8 +51,11 @@ static bool ring_full(const struct work_ring *ring)
 	       __atomic_load_n(&ring->depth, __ATOMIC_RELAXED);
 }
 
-NTSTATUS send_check(const struct qp *qp, uint32_t flags, uint32_t allowed, bool unconnected)
+NTSTATUS send_check(const struct qp *qp, uint32_t types, uint32_t flags, uint32_t allowed,
+		    bool unconnected)
 {
+	if (!(types >> qp->type & 1))
+		return STATUS_INVALID_DEVICE_REQUEST;
 	if (flags & ~allowed)
 		return STATUS_INVALID_PARAMETER;
 	if (__atomic_load_n(&qp->object.adapter->dead, __ATOMIC_RELAXED))
@@ -130,16 +132,18 @@ static void write_entry(struct qp *qp, struct shm_sqe *sqe, const NDK_SGE *sgl, 
 	memcpy(slot, sqe, sizeof(*sqe));
 }
 
-static NTSTATUS post(struct qp *qp, struct shm_sqe *sqe, const NDK_SGE *sgl, uint32_t nsge,
-		     uint32_t allowed)
+NTSTATUS post_request(struct qp *qp, uint32_t types, struct shm_sqe *sqe, const NDK_SGE *sgl,
+		      uint32_t nsge, uint32_t allowed)
 {
 	const uint32_t flags = sqe->flags;
 	NTSTATUS status;
 
 	spin_lock(&qp->send_lock);
-	status = send_check(qp, flags, allowed, false);
+	status = send_check(qp, types, flags, allowed, false);
 	if (status == STATUS_SUCCESS)
 		status = check_payload(qp, sgl, nsge, flags);
+	if (status == STATUS_BUFFER_OVERFLOW && qp->type == SHM_QP_UD)
+		status = STATUS_INVALID_BUFFER_SIZE;
 	if (status == STATUS_SUCCESS)
 		write_entry(qp, sqe, sgl, nsge);
 	send_end(qp, status, flags);
@@ -155,7 +159,7 @@ NTSTATUS post_send(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UL
 			       .flags = flags,
 			       .request_context = (uintptr_t)context };
 
-	return post(qp_of(qp), &sqe, sgl, nsge, SEND_FLAGS);
+	return post_request(qp_of(qp), FOR_RC_UC, &sqe, sgl, nsge, SEND_FLAGS);
 }
 
 NTSTATUS post_send_invalidate(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge,
@@ -166,7 +170,7 @@ NTSTATUS post_send_invalidate(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULO
 			       .request_context = (uintptr_t)context,
 			       .token = token };
 
-	return post(qp_of(qp), &sqe, sgl, nsge, SEND_FLAGS);
+	return post_request(qp_of(qp), FOR_RC, &sqe, sgl, nsge, SEND_FLAGS);
 }
 
 NTSTATUS OrielSendImmediate(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl, ULONG nSge,
@@ -177,7 +181,7 @@ NTSTATUS OrielSendImmediate(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE 
 			       .request_context = (uintptr_t)RequestContext,
 			       .immediate = Immediate };
 
-	return post(qp_of(pNdkQp), &sqe, pSgl, nSge, SEND_FLAGS);
+	return post_request(qp_of(pNdkQp), FOR_RC_UC, &sqe, pSgl, nSge, SEND_FLAGS);
 }
 
 NTSTATUS post_read(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UINT64 address,
@@ -189,7 +193,7 @@ NTSTATUS post_read(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UI
 			       .address = address,
 			       .token = token };
 
-	return post(qp_of(qp), &sqe, sgl, nsge, READ_FLAGS);
+	return post_request(qp_of(qp), FOR_RC, &sqe, sgl, nsge, READ_FLAGS);
 }
 
 NTSTATUS post_write(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UINT64 address,
@@ -201,7 +205,7 @@ NTSTATUS post_write(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, U
 			       .address = address,
 			       .token = token };
 
-	return post(qp_of(qp), &sqe, sgl, nsge, WRITE_FLAGS);
+	return post_request(qp_of(qp), FOR_RC_UC, &sqe, sgl, nsge, WRITE_FLAGS);
 }
 
 NTSTATUS OrielWriteImmediate(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl, ULONG nSge,
@@ -216,7 +220,7 @@ NTSTATUS OrielWriteImmediate(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE
 			       .immediate = Immediate };
 
 	/* It consumes a receive, so it may solicit an event as a send does. */
-	return post(qp_of(pNdkQp), &sqe, pSgl, nSge, SEND_FLAGS);
+	return post_request(qp_of(pNdkQp), FOR_RC_UC, &sqe, pSgl, nSge, SEND_FLAGS);
 }
 
 /* The result is one piece of eight bytes; where it points at the peer is the peer's to judge. */
@@ -226,7 +230,7 @@ static NTSTATUS post_atomic(struct qp *qp, struct shm_sqe *sqe, const NDK_SGE *r
 		return STATUS_INVALID_PARAMETER;
 	if (result->Length != sizeof(uint64_t))
 		return STATUS_INVALID_BUFFER_SIZE;
-	return post(qp, sqe, result, 1, ORDER_FLAGS);
+	return post_request(qp, FOR_RC, sqe, result, 1, ORDER_FLAGS);
 }
 
 NTSTATUS OrielFetchAdd(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pResult,

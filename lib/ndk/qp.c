@@ -6,6 +6,8 @@
 #include "ndk/queue.h"
 #include "shm/segment.h"
 
+#define MOST_24_BITS 0xffffffu /* of PSNs; as a queue pair's number it means a group */
+
 _Static_assert(offsetof(struct qp, object) == sizeof(NDK_QP), "queue pair");
 
 static void qp_destroy(struct object *object)
@@ -94,6 +96,7 @@ static NTSTATUS create(struct object *const needs[OBJECT_NEEDS], struct shm_crea
 		return STATUS_INSUFFICIENT_RESOURCES;
 	memcpy(object->needs, needs, sizeof(object->needs));
 	qp = container_of(object, struct qp, object);
+	qp->type = want->type;
 	qp->inline_size = want->inline_size;
 	qp->send.max_sge = want->initiator_sge;
 	qp->receive.max_sge = want->receive_sge;
@@ -150,6 +153,39 @@ NTSTATUS qp_create_with_srq(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq
 				      .type = SHM_QP_RC };
 
 	return create(needs, &want, completion, context);
+}
+
+static bool parameters_fit(const ORIEL_QP_PARAMETERS *parameters)
+{
+	return parameters && parameters->Size >= sizeof(*parameters) && !parameters->Flags &&
+	       parameters->ReceiveCq && parameters->InitiatorCq &&
+	       (parameters->Type == OrielQpTypeRc || parameters->Type == OrielQpTypeUc ||
+		parameters->Type == OrielQpTypeUd);
+}
+
+NTSTATUS OrielCreateQp(NDK_PD *pNdkPd, const ORIEL_QP_PARAMETERS *Parameters,
+		       NDK_FN_CREATE_COMPLETION CreateCompletion, PVOID RequestContext,
+		       NDK_QP **ppNdkQp)
+{
+	struct object *needs[OBJECT_NEEDS] = { [QP_NEEDS_PD] = object_of(&pNdkPd->Header) };
+	struct shm_create_qp want;
+
+	if (!parameters_fit(Parameters))
+		return STATUS_INVALID_PARAMETER;
+	if (Parameters->Srq && (Parameters->ReceiveQueueDepth || Parameters->MaxReceiveRequestSge))
+		return STATUS_INVALID_PARAMETER_MIX;
+	needs[QP_NEEDS_RECEIVE_CQ] = object_of(&Parameters->ReceiveCq->Header);
+	needs[QP_NEEDS_INITIATOR_CQ] = object_of(&Parameters->InitiatorCq->Header);
+	if (Parameters->Srq)
+		needs[QP_NEEDS_SRQ] = object_of(&Parameters->Srq->Header);
+	want = (struct shm_create_qp){ .qp_context = (uintptr_t)Parameters->QPContext,
+				       .receive_depth = Parameters->ReceiveQueueDepth,
+				       .initiator_depth = Parameters->InitiatorQueueDepth,
+				       .receive_sge = Parameters->MaxReceiveRequestSge,
+				       .initiator_sge = Parameters->MaxInitiatorRequestSge,
+				       .inline_size = Parameters->InlineDataSize,
+				       .type = (uint32_t)Parameters->Type };
+	return create(needs, &want, CreateCompletion, RequestContext);
 }
 
 /* --- flush ---------------------------------------------------------------------------------- */
@@ -231,10 +267,53 @@ ULONG OrielGetQpNumber(NDK_QP *pNdkQp)
 	return qp_of(pNdkQp)->number;
 }
 
+/* --- connection by number ------------------------------------------------------------------- */
+
+_Static_assert(OrielQpTypeRc == (int)SHM_QP_RC && OrielQpTypeUc == (int)SHM_QP_UC &&
+		       OrielQpTypeUd == (int)SHM_QP_UD,
+	       "types go over as they are");
+
 static void connect_qp_finish(struct request *request, const struct shm_reply *reply)
 {
-	if (NT_SUCCESS(request->status))
-		qp_set_link(container_of(request->object, struct qp, object), QP_CONNECTED);
+	struct qp *qp = container_of(request->object, struct qp, object);
+
+	if (!NT_SUCCESS(request->status))
+		return;
+	if (qp->type == SHM_QP_UD)
+		qp->send.max_transfer = reply->connected.path_mtu;
+	qp_set_link(qp, QP_CONNECTED);
+}
+
+static NTSTATUS check_connection(const struct qp *qp, const ORIEL_QP_CONNECTION *connection)
+{
+	if (!connection || connection->Size < sizeof(*connection))
+		return STATUS_INVALID_PARAMETER;
+	if (connection->PathMtu && (connection->PathMtu < 256 || connection->PathMtu > 4096 ||
+				    (connection->PathMtu & (connection->PathMtu - 1))))
+		return STATUS_INVALID_PARAMETER;
+	if (connection->SendPsn > MOST_24_BITS)
+		return STATUS_INVALID_PARAMETER;
+	if (qp->type == SHM_QP_UD)
+		return connection->QKey & ORIEL_QKEY_OWN ? STATUS_INVALID_PARAMETER
+							 : STATUS_SUCCESS;
+	if (connection->ReceivePsn > MOST_24_BITS || connection->RemoteQpNumber < 2 ||
+	    connection->RemoteQpNumber >= MOST_24_BITS || connection->Timeout > 31 ||
+	    connection->RetryCount > 7 || connection->RnrRetryCount > 7 ||
+	    connection->MinRnrTimer > 31)
+		return STATUS_INVALID_PARAMETER;
+	return STATUS_SUCCESS;
+}
+
+/* Datagrams have no single peer. */
+static NTSTATUS take_addresses(const struct qp *qp, const ORIEL_QP_CONNECTION *connection,
+			       struct shm_connect_qp *want)
+{
+	NTSTATUS status = address_from_sockaddr(connection->LocalAddress, UINT32_MAX, &want->local);
+
+	if (status != STATUS_SUCCESS || qp->type == SHM_QP_UD)
+		return status;
+	return address_pair(connection->LocalAddress, connection->RemoteAddress, &want->local,
+			    &want->remote);
 }
 
 NTSTATUS OrielConnectQp(NDK_QP *pNdkQp, const ORIEL_QP_CONNECTION *Connection,
@@ -244,15 +323,16 @@ NTSTATUS OrielConnectQp(NDK_QP *pNdkQp, const ORIEL_QP_CONNECTION *Connection,
 	struct shm_request message = { .op = SHM_OP_CONNECT_QP };
 	struct shm_connect_qp *want = &message.connect_qp;
 	struct request *request;
-	NTSTATUS status;
+	NTSTATUS status = check_connection(qp, Connection);
 
-	if (!Connection || Connection->Size < sizeof(*Connection))
-		return STATUS_INVALID_PARAMETER;
+	if (status != STATUS_SUCCESS)
+		return status;
 	*want = (struct shm_connect_qp){ .qp = qp->object.handle,
 					 .remote_qpn = Connection->RemoteQpNumber,
 					 .send_psn = Connection->SendPsn,
 					 .receive_psn = Connection->ReceivePsn,
 					 .path_mtu = Connection->PathMtu,
+					 .qkey = Connection->QKey,
 					 .timeout = Connection->Timeout,
 					 .retry_count = Connection->RetryCount,
 					 .rnr_retry_count = Connection->RnrRetryCount,
@@ -261,10 +341,7 @@ NTSTATUS OrielConnectQp(NDK_QP *pNdkQp, const ORIEL_QP_CONNECTION *Connection,
 					 .hop_limit = Connection->HopLimit,
 					 .inbound_read_limit = Connection->InboundReadLimit,
 					 .outbound_read_limit = Connection->OutboundReadLimit };
-	status = address_from_sockaddr(Connection->LocalAddress, UINT32_MAX, &want->local);
-	if (status == STATUS_SUCCESS)
-		status =
-			address_from_sockaddr(Connection->RemoteAddress, UINT32_MAX, &want->remote);
+	status = take_addresses(qp, Connection, want);
 	if (status != STATUS_SUCCESS)
 		return status;
 	request = request_create(REQUEST_ASYNC, &qp->object, connect_qp_finish);

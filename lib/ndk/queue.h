@@ -51,7 +51,7 @@ struct work_ring {
 	uint32_t stride;
 	uint32_t depth; /* of an SRQ: may change at any time */
 	uint32_t max_sge;
-	uint32_t max_transfer; /* bytes of one request */
+	uint32_t max_transfer; /* bytes of one request; datagrams: of the path MTU */
 	uint32_t tail;         /* entries written */
 	uint32_t rung;         /* entries that the worker was told of */
 };
@@ -65,6 +65,7 @@ struct qp {
 	struct request flush;
 
 	uint32_t doorbell;
+	uint32_t type; /* enum shm_qp_type */
 	uint32_t inline_size;
 	uint32_t link; /* enum qp_link; written with adapter.lock held */
 	struct qp *next_accepting;
@@ -103,7 +104,12 @@ static inline struct cq *cq_of(NDK_CQ *ndk)
  * Posting to the initiator queue, with send_lock held: send_check(), the caller's own checks,
  * send_slot() if all went well, and always send_end().
  */
-NTSTATUS send_check(const struct qp *qp, uint32_t flags, uint32_t allowed, bool unconnected);
+NTSTATUS send_check(const struct qp *qp, uint32_t types, uint32_t flags, uint32_t allowed,
+		    bool unconnected);
+/* Which types of queue pairs know a request: a bit for each enum shm_qp_type. */
+#define FOR_RC       (1u << SHM_QP_RC)
+#define FOR_RC_UC    (1u << SHM_QP_RC | 1u << SHM_QP_UC)
+#define FOR_DATAGRAM (1u << SHM_QP_UD)
 /* Where the next entry goes: room is there, and it counts as posted. */
 void *send_slot(struct qp *qp);
 /* Rings, unless deferred; a failure rings for what was deferred before it. */
@@ -143,6 +149,13 @@ NTSTATUS cq_create(NDK_ADAPTER *ndk, ULONG depth, NDK_FN_CQ_NOTIFICATION_CALLBAC
 /* adapter.lock is held: a worker took the arm of this CQ. */
 void cq_notified(struct adapter *adapter, uint32_t notify);
 
+/* A request that carries data, its flags among `allowed`. */
+NTSTATUS post_request(struct qp *qp, uint32_t types, struct shm_sqe *sqe, const NDK_SGE *sgl,
+		      uint32_t nsge, uint32_t allowed);
+/* NDK_OP_FLAG_* that belong to requests which consume a receive of the peer. */
+#define SEND_FLAGS                                                                 \
+	(NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER | \
+	 NDK_OP_FLAG_SEND_AND_SOLICIT_EVENT | NDK_OP_FLAG_INLINE)
 NTSTATUS post_send(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, ULONG flags);
 NTSTATUS post_send_invalidate(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge,
 			      ULONG flags, UINT32 token);

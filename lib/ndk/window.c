@@ -236,7 +236,7 @@ NTSTATUS window_post_bind(NDK_QP *ndk, PVOID context, NDK_MR *ndk_mr, NDK_MW *nd
 	NTSTATUS status;
 
 	spin_lock(&qp->send_lock);
-	status = send_check(qp, flags, BIND_FLAGS, flags & ORIEL_OP_FLAG_EARLY);
+	status = send_check(qp, FOR_RC_UC, flags, BIND_FLAGS, flags & ORIEL_OP_FLAG_EARLY);
 	if (status == STATUS_SUCCESS)
 		status = bind_prepare(qp, mr, mw, &sqe);
 	if (status == STATUS_SUCCESS)
@@ -283,7 +283,7 @@ NTSTATUS window_post_invalidate(NDK_QP *ndk, PVOID context, NDK_OBJECT_HEADER *h
 	NTSTATUS status;
 
 	spin_lock(&qp->send_lock);
-	status = send_check(qp, flags, ORDER_FLAGS, false);
+	status = send_check(qp, FOR_RC_UC, flags, ORDER_FLAGS, false);
 	if (status == STATUS_SUCCESS)
 		status = invalidate_prepare(qp, header, &sqe);
 	if (status == STATUS_SUCCESS)

@@ -3,13 +3,14 @@
 #include "play.h"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/sync.h"
 
-static const struct scene *const all_scenes[] = { srq_scenes };
+static const struct scene *const all_scenes[] = { srq_scenes, datagram_scenes, uc_scenes };
 
 /* --- statuses and completions ------------------------------------------------------------- */
 
@@ -113,6 +114,32 @@ NDK_QP *create_qp_with_srq(struct end *end, NDK_SRQ *srq, PVOID context)
 		       "queue pair with a shared receive queue");
 }
 
+NDK_QP *create_qp_of_type(struct end *end, ORIEL_QP_TYPE type, NDK_SRQ *srq, PVOID context)
+{
+	const ORIEL_QP_PARAMETERS parameters = { .Size = sizeof(parameters),
+						 .Type = type,
+						 .ReceiveCq = end->cq,
+						 .InitiatorCq = end->cq,
+						 .Srq = srq,
+						 .QPContext = context,
+						 .ReceiveQueueDepth = srq ? 0 : QP_DEPTH,
+						 .InitiatorQueueDepth = QP_DEPTH,
+						 .MaxReceiveRequestSge = srq ? 0 : 4,
+						 .MaxInitiatorRequestSge = 4,
+						 .InlineDataSize = 128 };
+	struct sync sync = sync_begin(end->adapter);
+
+	return created(&sync, OrielCreateQp(end->pd, &parameters, sync_created, &sync, NULL),
+		       "queue pair of a type");
+}
+
+NTSTATUS connect_qp(struct end *end, NDK_QP *qp, const ORIEL_QP_CONNECTION *connection)
+{
+	struct sync sync = sync_begin(end->adapter);
+
+	return sync_end(&sync, OrielConnectQp(qp, connection, sync_requested, &sync));
+}
+
 static void connect_one(struct end *from, NDK_QP *qp, struct end *to, NDK_QP *peer, ULONG send_psn,
 			ULONG receive_psn)
 {
@@ -129,17 +156,8 @@ static void connect_one(struct end *from, NDK_QP *qp, struct end *to, NDK_QP *pe
 						 .MinRnrTimer = 6,
 						 .LocalAddress = (PSOCKADDR)&from->address,
 						 .RemoteAddress = (PSOCKADDR)&to->address };
-	NTSTATUS status;
 
-	for (unsigned int tries = 0; tries < 100; tries++) {
-		struct sync sync = sync_begin(from->adapter);
-
-		status = sync_end(&sync, OrielConnectQp(qp, &connection, sync_requested, &sync));
-		if (status != STATUS_HOST_UNREACHABLE)
-			break;
-		usleep(20000); /* the neighbour is being asked */
-	}
-	expect_status(status, STATUS_SUCCESS, "connecting by number");
+	SUCCEEDS(connect_qp(from, qp, &connection));
 }
 
 void connect_qps(struct end *a, NDK_QP *left, struct end *b, NDK_QP *right)
@@ -165,17 +183,29 @@ NDK_SGE sge_at(struct end *end, uint64_t offset, ULONG length)
 			  .MemoryRegionToken = NdkGetLocalTokenFromMr(end->mr) };
 }
 
+bool parse_address(const char *text, struct sockaddr_storage *address)
+{
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)address;
+	struct sockaddr_in *v4 = (struct sockaddr_in *)address;
+
+	memset(address, 0, sizeof(*address));
+	v4->sin_family = AF_INET;
+	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1)
+		return true;
+	memset(address, 0, sizeof(*address));
+	v6->sin6_family = AF_INET6;
+	return inet_pton(AF_INET6, text, &v6->sin6_addr) == 1;
+}
+
 static void open_end(struct end *end, const char *name, const char *socket, const char *address)
 {
 	const ORIEL_OPEN_PARAMETERS parameters = { .Size = sizeof(parameters),
 						   .Version = { 1, 2 },
 						   .Socket = socket };
-	struct sockaddr_in *to = (struct sockaddr_in *)&end->address;
 	struct sync sync;
 
 	end->name = name;
-	to->sin_family = AF_INET;
-	DEMAND(inet_pton(AF_INET, address, &to->sin_addr) == 1, "%s", address);
+	DEMAND(parse_address(address, &end->address), "%s", address);
 	SUCCEEDS(OrielOpenAdapter(&parameters, &end->adapter));
 	SUCCEEDS(OrielAllocateMemory(MEMORY, 0, &end->mdl));
 	end->bytes = end->mdl->StartVa;

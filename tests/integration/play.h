@@ -44,7 +44,7 @@ struct scene {
 	void (*play)(struct end *a, struct end *b);
 };
 
-extern const struct scene srq_scenes[];
+extern const struct scene srq_scenes[], datagram_scenes[], uc_scenes[];
 
 /* --- statuses and completions ------------------------------------------------------------- */
 
@@ -64,6 +64,9 @@ NDK_QP *create_qp(struct end *end, PVOID context);
 NDK_SRQ *create_srq(struct end *end, ULONG depth, ULONG threshold,
 		    NDK_FN_SRQ_NOTIFICATION_CALLBACK notification, PVOID context);
 NDK_QP *create_qp_with_srq(struct end *end, NDK_SRQ *srq, PVOID context);
+NDK_QP *create_qp_of_type(struct end *end, ORIEL_QP_TYPE type, NDK_SRQ *srq, PVOID context);
+NTSTATUS connect_qp(struct end *end, NDK_QP *qp, const ORIEL_QP_CONNECTION *connection);
+bool parse_address(const char *text, struct sockaddr_storage *address);
 /* Both by number, with first PSNs that differ. */
 void connect_qps(struct end *a, NDK_QP *left, struct end *b, NDK_QP *right);
 void close_object(struct end *end, NDK_OBJECT_HEADER *object);

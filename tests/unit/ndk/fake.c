@@ -287,6 +287,7 @@ static void fill_reply(struct fake *fake, const struct shm_request *request,
 	case SHM_OP_CREATE_PD:
 	case SHM_OP_CREATE_MR:
 	case SHM_OP_CREATE_MW:
+	case SHM_OP_CREATE_AH:
 	case SHM_OP_CREATE_CONNECTOR:
 	case SHM_OP_CREATE_LISTENER: reply->created.handle = ++fake->last_handle; break;
 	case SHM_OP_CREATE_CQ:
@@ -304,6 +305,11 @@ static void fill_reply(struct fake *fake, const struct shm_request *request,
 	case SHM_OP_REGISTER_MR:
 		reply->registered.local_token = 0x51;
 		reply->registered.remote_token = 0x52;
+		break;
+	case SHM_OP_CONNECT_QP:
+		reply->connected.path_mtu = request->connect_qp.path_mtu;
+		if (reply->connected.path_mtu == 0)
+			reply->connected.path_mtu = 1024;
 		break;
 	case SHM_OP_LISTEN:
 		reply->connection.local = request->listen.address;

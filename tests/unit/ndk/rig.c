@@ -138,6 +138,7 @@ void rig_connected(struct rig *rig)
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	struct outcome outcome = { 0 };
 	ORIEL_QP_CONNECTION connection = { .Size = sizeof(connection),
+					   .RemoteQpNumber = 0x200,
 					   .PathMtu = 1024,
 					   .LocalAddress = (PSOCKADDR)&address,
 					   .RemoteAddress = (PSOCKADDR)&address };
