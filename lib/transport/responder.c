@@ -415,8 +415,10 @@ static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
 		return;
 	if (!responder_write_fits(qp, view)) {
 		if (flags & OPF_IMM)
-			fail_receive(t, qp, NT_DATA_ERROR, VERDICT(LENGTH));
-		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
+			refuse_receive(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH), NT_DATA_ERROR,
+				       VERDICT(LENGTH));
+		else
+			responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
 		return;
 	}
 	reason = responder_place_write(t, qp, view);

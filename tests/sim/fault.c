@@ -285,12 +285,12 @@ static struct op *to_be_forged(struct end *end, enum op_kind low, enum op_kind h
 	return NULL;
 }
 
-/* The receive of a SEND goes with it; a WRITE with immediate does not come so far. */
+/* The receive of a SEND goes with it; that of a WRITE with immediate only at its end. */
 static struct op *spoil_packet(struct op *op, uint32_t packet, uint32_t choice)
 {
 	op->wire_packet = packet;
 	op->wire_choice = choice;
-	if (op->kind == KIND_WRITE_IMM)
+	if (op->kind == KIND_WRITE_IMM && packet + 1 < op->packets)
 		op->consumes = false;
 	if (op->consumes)
 		op->receive_status = NT_DATA_ERROR;
@@ -301,6 +301,7 @@ static struct op *forged(struct end *end, enum fault fault)
 {
 	struct rng *rng = &end->pair->world->traffic;
 	const uint32_t mtu = end->pair->mtu;
+	uint32_t choice;
 	struct op *op;
 
 	switch (fault) {
@@ -326,7 +327,13 @@ static struct op *forged(struct end *end, enum fault fault)
 		return spoil_packet(op, op->consumes ? rng_between(rng, 1, op->packets - 1) : 0, 0);
 	case FAULT_WIRE_LENGTH:
 		op = to_be_forged(end, KIND_WRITE, KIND_WRITE_IMM, 1);
-		return op ? spoil_packet(op, 0, rng_below(rng, op->length)) : NULL;
+		if (op == NULL)
+			return NULL;
+		/* What is found out at the last packet has a receive. */
+		choice = rng_below(rng, op->length);
+		spoil_packet(op, choice >= (op->packets - 1) * mtu ? op->packets - 1 : 0, choice);
+		op->wire_packet = 0;
+		return op;
 	case FAULT_WIRE_HUGE:
 		op = to_be_forged(end, KIND_READ, KIND_READ, 1);
 		return op ? spoil_packet(op, 0, rng_below(rng, 0x7fffffff)) : NULL;

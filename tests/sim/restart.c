@@ -15,28 +15,6 @@
 			sim_fail(host->world, "adopting host %u: %s", host->number, #condition); \
 	} while (0)
 
-/*
- * A message that is refused may have taken its receive with it. Whoever adopts the queue pair
- * then does not know of the refusal, and gives the message, when it comes again, another
- * receive; the model has none for it.
- */
-static bool delicate(const struct host *host)
-{
-	const struct world *world = host->world;
-
-	for (uint32_t i = 0; i < world->config.pairs; i++) {
-		const struct end *sender = world->pair[i].end[host->number].peer;
-
-		if (sender->fault && sender->fault->receive_status)
-			return true;
-		for (uint32_t k = sender->oldest; k != sender->tail; k++)
-			if (sender->op[k % SIM_RING]->may_fail &&
-			    sender->op[k % SIM_RING]->consumes)
-				return true;
-	}
-	return false;
-}
-
 void host_may_die(struct host *host)
 {
 	if (!host->in_turn || host->kill_in == 0)
@@ -49,8 +27,6 @@ void host_may_die(struct host *host)
 
 void host_die(struct host *host)
 {
-	if (delicate(host))
-		return;
 	stores_end();
 	longjmp(host->death, 1);
 }
@@ -129,14 +105,6 @@ static void resume_end(struct end *end)
 	end->restarts++;
 	for (int i = 0; i < 8; i++)
 		pair_trouble(end->pair);
-}
-
-bool host_kill(struct host *host)
-{
-	if (delicate(host))
-		return false;
-	host_restart(host);
-	return true;
 }
 
 void host_restart(struct host *host)

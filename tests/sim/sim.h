@@ -208,6 +208,7 @@ struct sim_cq {
 	uint32_t arm; /* what the client armed and has not been told about */
 	uint32_t arm_tail[SIM_WORKERS];
 	uint32_t arm_generation; /* of the daemon when it was armed */
+	bool owed;               /* an entry that it asked for came, and the daemon died over it */
 };
 
 /* Receives of the queue pairs of one worker; `shape`: what all of them can take. */
@@ -478,11 +479,9 @@ void buffer_return(struct world *world, struct sim_buffer *buffer);
 
 /* Called where the transport calls out: if it is time, the daemon dies here. */
 void host_may_die(struct host *host);
-void host_die(struct host *host);
+_Noreturn void host_die(struct host *host);
 /* The daemon is gone, and a new one takes over. */
 void host_restart(struct host *host);
-/* The same between two calls, unless it may not die now: false. */
-bool host_kill(struct host *host);
 
 /* --- stores.c ---------------------------------------------------------------------- */
 

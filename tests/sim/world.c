@@ -65,9 +65,9 @@ static void bring_death(struct world *world)
 	/* Whoever dies before any timer is due never gives up: now and then there is peace. */
 	if (++world->deaths % 16 == 0)
 		world->next_restart += 400000000;
-	if (rng_percent(rng, 15) && host_kill(host))
-		return;
-	if (rng_percent(rng, 30))
+	if (rng_percent(rng, 15))
+		host_restart(host);
+	else if (rng_percent(rng, 30))
 		host->kill_in = rng_between(rng, 1, 60);
 	else
 		host->stores_left = rng_between(rng, 1, 5000);
