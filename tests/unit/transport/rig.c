@@ -691,15 +691,22 @@ void fill(uint8_t *bytes, uint32_t length, uint32_t seed)
 
 static const uint8_t raw_address[4] = { 10, 0, 0, 99 };
 
-void raw_open(struct raw *raw, unsigned int workers, struct qp_connection connection, uint32_t psn)
+static void raw_open_as(struct raw *raw, uint32_t type, unsigned int workers,
+			struct qp_connection connection, uint32_t psn)
 {
+	struct qp_config config = { .type = type,
+				    .send_depth = 64,
+				    .receive_depth = 64,
+				    .send_sge = 4,
+				    .receive_sge = 4,
+				    .inline_size = 64 };
 	struct end peer = { .mac = { 2, 0, 0, 0, 0, 99 } };
 	struct frame_path path = { .hop_limit = 64, .source_port = 0xc123 };
 
 	memset(raw, 0, sizeof(*raw));
 	raw->now = 1000000;
 	end_create(&raw->end, workers, 1);
-	raw->qp = end_open_qp(&raw->end, 0, 64);
+	raw->qp = end_open_qp_config(&raw->end, &config, 256);
 	gid_from_v4(peer.gid, raw_address);
 	connection.receive_psn = psn;
 	connection.send_psn = RAW_SEND_PSN;
@@ -707,6 +714,16 @@ void raw_open(struct raw *raw, unsigned int workers, struct qp_connection connec
 	memcpy(path.source_gid, peer.gid, 16);
 	memcpy(path.destination_gid, raw->end.gid, 16);
 	frame_template_init(&raw->template, &path);
+}
+
+void raw_open(struct raw *raw, unsigned int workers, struct qp_connection connection, uint32_t psn)
+{
+	raw_open_as(raw, SHM_QP_RC, workers, connection, psn);
+}
+
+void raw_create_type(struct raw *raw, uint32_t type, struct qp_connection connection)
+{
+	raw_open_as(raw, type, 1, connection, RAW_PSN);
 }
 
 void raw_create(struct raw *raw, struct qp_connection connection)
@@ -745,6 +762,10 @@ static void raw_extensions(uint8_t *bth, const struct opcode_info *op, const str
 		put_be64(bth + op->atomic_eth + 12, p->swap);
 		put_be64(bth + op->atomic_eth + 20, p->compare);
 	}
+	if (op->flags & OPF_DETH) {
+		put_be32(bth + op->deth, p->qkey);
+		put_be32(bth + op->deth + 4, p->source_qpn);
+	}
 	if (op->flags & OPF_IMM)
 		memcpy(bth + op->imm, &p->immediate, 4);
 	if (op->flags & OPF_IETH)
@@ -765,6 +786,8 @@ void raw_send_only(struct raw *raw, const struct raw_packet *p)
 	bth = (struct bth *)frame_begin(packet->data, &raw->template, p->opcode);
 	bth_set_qpn(bth, raw->qp->number);
 	bth_set_psn(bth, p->psn & PSN_MASK);
+	if (p->pkey)
+		bth->pkey = be16_make(p->pkey);
 	bth->ack_req = p->ack_request ? BTH_ACK : 0;
 	bth_set_flag(&bth->flags, BTH_SE, p->solicited);
 	raw_extensions((uint8_t *)bth, &opcode_table[p->opcode], p);

@@ -170,11 +170,14 @@ struct raw_packet {
 	uint8_t syndrome;
 	uint32_t msn;
 	uint64_t original;
+	uint32_t qkey, source_qpn;
+	uint16_t pkey; /* 0: the default */
 	const void *payload;
 	uint32_t payload_length;
 };
 
 void raw_create(struct raw *raw, struct qp_connection connection);
+void raw_create_type(struct raw *raw, uint32_t type, struct qp_connection connection);
 void raw_create_at(struct raw *raw, struct qp_connection connection, uint32_t psn);
 void raw_open(struct raw *raw, unsigned int workers, struct qp_connection connection, uint32_t psn);
 void raw_destroy(struct raw *raw);
