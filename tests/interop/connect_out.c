@@ -29,7 +29,9 @@ static const char usage[] =
 	"  gone                the server disconnects, or dies\n"
 	"  cycles N            connect, write, read, disconnect\n"
 	"with rping -s:\n"
-	"  rping               a few of its rounds\n";
+	"  rping               a few of its rounds\n"
+	"with ib_write_bw -R, ib_read_bw -R:\n"
+	"  perftest write|read\n";
 
 static const struct command {
 	const char *name;
@@ -42,7 +44,7 @@ static const struct command {
 	{ "serve", check_serve },       { "refuse", check_refuse },
 	{ "reject", check_reject },     { "gone", check_gone },
 	{ "stream", check_stream },     { "cycles", check_cycles },
-	{ "rping", check_rping },
+	{ "rping", check_rping },       { "perftest", check_perftest },
 };
 
 struct options options = { .port = 7480, .mtu = 1024 };

@@ -7,7 +7,7 @@ from target_cases import ping
 JUMBO = 4200    # the least that a path MTU of 4096 fits in, IPv6 and VLAN included, is 4188
 VLAN = 100
 IP = "/usr/bin/ip"  # busybox has one of its own, which is too old
-OUT = "send write read serve pipeline late invalidate".split()
+OUT = "send write read serve pipeline invalidate".split()
 TARGET = "data atomic pipeline sendinv".split()
 
 

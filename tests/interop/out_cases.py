@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Our requester against stock servers in the guest."""
-from rig import RPING_PORT, STOCK_PORT
+import re
+import time
+
+from rig import RPING_PORT, STOCK_PORT, Failure
+
+PERFTEST_PORT = 18515
 
 COMMANDS = """send write read atomic invalidate fence pipeline late serve reject refuse gone
  cycles""".split()
@@ -13,6 +18,8 @@ def run(rig, report):
         for words in COMMANDS:
             report.test(f"{where} {words}", rig.connect_out, version, words)
         report.test(f"{where} rping", rig.connect_out, version, "rping", RPING_PORT)
+    for operation in ("write", "read"):
+        report.test(f"{rig.link} ipv4 out perftest {operation}", perftest, rig, operation)
 
 
 def run_few(rig, report):
@@ -28,3 +35,16 @@ def start_servers(rig):
     rig.guest(f"while :; do stock-server {STOCK_PORT}; done >/tmp/stock-server 2>&1 &")
     for address in rig.guest_address.values():
         rig.guest(f"rping -s -P -a {address} -p {RPING_PORT} -S 3000 >>/tmp/rping 2>&1 &")
+
+
+def perftest(rig, operation):
+    """Its connection for parameters is IPv4 only."""
+    rig.guest(f"ib_{operation}_bw -R -n 64 -s 65536 -p {PERFTEST_PORT} >/tmp/perftest 2>&1 &")
+    time.sleep(1)
+    try:
+        rig.connect_out(4, f"perftest {operation}", PERFTEST_PORT)
+        said = rig.guest("sleep 1; cat /tmp/perftest")
+    except Failure as failure:
+        raise Failure(f"{failure}\n{rig.guest('cat /tmp/perftest')}") from None
+    if not re.search(r"^\s*65536\s+64\s", said, re.M):
+        raise Failure(f"ib_{operation}_bw shows no result\n{said}")
