@@ -9,7 +9,7 @@
 void handoff_send(struct worker *worker, unsigned int home, struct rte_mbuf *mbuf)
 {
 	struct rte_ring *ring = worker->net->worker[home].handed[worker->index];
-	const uint32_t bit = 1u << home;
+	const uint32_t bit = 1u << home, port = buffer_of(mbuf)->port;
 
 	/* Words go first, and a queue pair on its way there finds its room. */
 	if (unlikely((worker->moves.full | worker->moves.leaving) & bit) &&
@@ -21,7 +21,7 @@ void handoff_send(struct worker *worker, unsigned int home, struct rte_mbuf *mbu
 		classify_drop(worker, mbuf, VERDICT(NO_ROOM_HANDOFF));
 		return;
 	}
-	worker->handed_over[buffer_of(mbuf)->port]++;
+	worker->handed_over[port]++; /* the frame is no longer ours to look at */
 	worker->to_wake |= bit;
 }
 

@@ -12,10 +12,13 @@ static bool is_cnp_for(const struct qp *qp, const struct wire_view *view)
 static uint32_t check_frame(const struct transport *t, const struct qp *qp,
 			    const struct wire_view *view)
 {
+	uint8_t state;
+
 	if (unlikely(!qp_lives_here(t, qp)))
 		return VERDICT(QP_UNKNOWN);
-	if (unlikely(qp->state != QP_RTS))
-		return qp->state == QP_ERROR ? VERDICT(QP_DEAD) : VERDICT(QP_STATE);
+	state = __atomic_load_n(&qp->state, __ATOMIC_RELAXED);
+	if (unlikely(state != QP_RTS))
+		return state == QP_ERROR ? VERDICT(QP_DEAD) : VERDICT(QP_STATE);
 	if (unlikely(view->op->service != qp->type) && !is_cnp_for(qp, view))
 		return VERDICT(QP_TYPE);
 	if (unlikely(!gid_equal(view->source_gid, qp->remote_gid) ||

@@ -390,7 +390,8 @@ void qp_destroy(struct transport_shared *shared, uint32_t qp)
 	if (session)
 		__atomic_store_n(&session->doorbell[record->doorbell], 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&record->number, 0, __ATOMIC_RELEASE);
-	record->state = QP_RESET;
+	/* A last frame may be on its way through a worker. */
+	__atomic_store_n(&record->state, QP_RESET, __ATOMIC_RELAXED);
 	shared->qp_local[qp].memory = NULL;
 	record->free_next = 0;
 	if (shared->free_qp_last)

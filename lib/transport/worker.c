@@ -385,6 +385,8 @@ void transport_detach(struct transport *transport, uint32_t qp_number)
 		flight_free(transport, qp, qp->first_flight);
 	unlist(transport, qp);
 	local->attached = false;
+	/* Frames still come until the record is free, and its queues may go before. */
+	__atomic_store_n(&qp->state, QP_RESET, __ATOMIC_RELAXED);
 	/* The CQ may be destroyed next. */
 	completion_publish(transport);
 }

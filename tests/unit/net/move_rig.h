@@ -8,6 +8,8 @@
 #ifndef TESTS_NET_MOVE_RIG_H
 #define TESTS_NET_MOVE_RIG_H
 
+#include <pthread.h>
+
 #include "net/net_private.h"
 #include "../transport/rig.h"
 
@@ -15,10 +17,11 @@ struct move_rig {
 	struct net *net;
 	struct end near, far; /* near: behind the port */
 	struct rte_ring *received[NET_MAX_WORKERS], *sent;
+	pthread_t thread[NET_MAX_WORKERS];
+	bool running;
 	uint32_t lands_at[RIG_QPS]; /* worker, by queue pair of the near end */
 	uint32_t done, moved_on;    /* commands answered, commands sent back */
 	uint32_t flushed;           /* TRANSPORT_QP_FLUSHED events */
-	bool slow;                  /* frames stay on the wire */
 };
 extern struct move_rig wire;
 

@@ -11,10 +11,15 @@
 #include "transport/private.h"
 
 #define WORKERS 3u
-#define PAIRS   6u
-#define DEPTH   8u    /* operations of one flow under way */
-#define SLOT    8192u /* bytes of an operation, at the most */
-#define AREA    (DEPTH * SLOT)
+#ifdef __SANITIZE_THREAD__
+#define MOVES 200u
+#else
+#define MOVES 3000u
+#endif
+#define PAIRS 6u
+#define DEPTH 8u    /* operations of one flow under way */
+#define SLOT  8192u /* bytes of an operation, at the most */
+#define AREA  (DEPTH * SLOT)
 
 /* One direction of a pair. Each has its own areas in the memory of both ends. */
 struct flow {
@@ -273,7 +278,7 @@ static uint32_t keep_moving(uint32_t wanted[PAIRS])
 Test(move, thousands_of_times_under_traffic)
 {
 	const char *many = getenv("ORIEL_TEST_MOVES");
-	const uint32_t goal = many ? (uint32_t)atoi(many) : 3000;
+	const uint32_t goal = many ? (uint32_t)atoi(many) : MOVES;
 	uint32_t wanted[PAIRS], operations = 0;
 
 	move_rig_start(WORKERS, PAIRS, false);
