@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -258,7 +259,7 @@ def write_file(name, text):
 
 
 DAEMON = """[daemon]
-workers = {cpu}
+workers = {workers}
 control-core = {cpu}
 socket = {socket}
 idle = adaptive
@@ -274,10 +275,11 @@ ip = {ip}
 class Daemon(Process):
     """orield on one port."""
 
-    def __init__(self, name, device, ip, *, number=0, more="", port="", wait=True):
+    def __init__(self, name, device, ip, *, number=0, workers=None, more="", port="",
+                 wait=True):
         self.socket = f"{WORK}/{name}.sock"
         self.config = write_file(f"{name}.conf", DAEMON.format(
-            cpu=cpu(number), socket=self.socket, device=device, ip=ip, more=more, port=port))
+            cpu=cpu(number), workers=workers or cpu(number), socket=self.socket, device=device, ip=ip, more=more, port=port))
         super().__init__(name, [program("orield"), "--config", self.config])
         if wait:
             self.wait_log("orield: ready")
@@ -288,6 +290,15 @@ class Daemon(Process):
                                 capture_output=True, text=True, timeout=PATIENCE, check=False)
         expect(result.returncode == 0, f"orielctl {command}: {result.stderr}")
         return json.loads(result.stdout)
+
+    def command(self, text):
+        """What the telemetry socket answers."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.settimeout(PATIENCE)
+            connection.connect(f"{self.socket}.telemetry")
+            connection.recv(1024)
+            connection.send(text.encode())
+            return json.loads(connection.recv(65536))[text.split(",")[0]]
 
     def status(self):
         return self.ask()["status"]
