@@ -309,6 +309,119 @@ Test(move, thousands_of_times_under_traffic)
 	move_rig_stop();
 }
 
+/* --- revocations ------------------------------------------------------------------------ */
+
+/* One that a worker gave back, else a fresh one. */
+static uint32_t take_token(uint32_t taken[WORKERS])
+{
+	uint32_t token;
+
+	for (unsigned int w = 0; w < WORKERS; w++) {
+		struct shm_worker_area *place = &wire.near.session->worker[w];
+
+		if (shm_load_acquire(&place->stock_cursor.tail) == taken[w])
+			continue;
+		token = place->stock[taken[w]++ & (SHM_STOCK_ENTRIES - 1)];
+		shm_store_release(&place->stock_cursor.head, taken[w]);
+		return token;
+	}
+	cr_assert_eq(token_reserve(wire.near.memory, RIG_SESSION, 1, &token), 1);
+	return token;
+}
+
+static struct shm_cqe wait_for_cqe(struct rig_qp *qp)
+{
+	struct shm_cqe cqe = { 0 };
+
+	for (int i = 0; i < 200000; i++) {
+		if (take_cqe(qp, &cqe))
+			return cqe;
+		move_rig_turn();
+		if (i > 1000)
+			usleep(50);
+	}
+	cr_assert(false, "a completion never comes");
+	return cqe;
+}
+
+static void bind_window(struct rig_qp *qp, uint32_t token)
+{
+	const struct shm_sqe sqe = { .opcode = SHM_WR_BIND,
+				     .mr = wire.near.region,
+				     .mw = wire.near.window[0],
+				     .token = token,
+				     .address = RIG_BASE,
+				     .length = SLOT,
+				     .flags = SHM_FLAG_ALLOW_REMOTE_READ };
+
+	post_send(&wire.near, qp, sqe, NULL, 0);
+	cr_assert_eq(wait_for_cqe(qp).status, 0);
+}
+
+/* A READ through the window, its end, and messages that wait behind it. */
+static void post_behind_invalidate(struct rig_qp *qp, uint32_t token, uint32_t round)
+{
+	const struct shm_sge sink = sge_at(&wire.far, 0, SLOT);
+
+	post_send(&wire.far, qp,
+		  (struct shm_sqe){ .opcode = SHM_WR_READ, .token = token, .address = RIG_BASE },
+		  &sink, 1);
+	for (uint32_t i = 0; i < 4; i++) {
+		const struct shm_sge sge = sge_at(&wire.far, SLOT, 1 + i + round % 64 * 4);
+
+		post_send(&wire.far, qp,
+			  (struct shm_sqe){ .opcode = i ? SHM_WR_SEND : SHM_WR_SEND_INVALIDATE,
+					    .request_context = i,
+					    .token = token },
+			  &sge, 1);
+	}
+}
+
+/* Frames that the transport keeps, and grace periods, on the move as well. */
+Test(move, what_waits_behind_a_revocation_comes_first)
+{
+	uint32_t taken[WORKERS] = { 0 }, rounds = MOVES / 10;
+	struct rig_qp *near, *far;
+
+	move_rig_start(WORKERS, 1, false);
+	near = &wire.near.qp[0];
+	far = &wire.far.qp[0];
+	for (uint32_t round = 0; round < rounds; round++) {
+		const uint32_t token = take_token(taken);
+
+		wire.lands_at[0] = draw(WORKERS);
+		bind_window(near, token);
+		for (uint32_t i = 0; i < 4; i++) {
+			const struct shm_sge sge = sge_at(&wire.near, (1 << 20) + i * 512, 512);
+
+			post_receive(&wire.near, near, round * 4 + i, &sge, 1);
+		}
+		post_behind_invalidate(far, token, round);
+		for (uint32_t i = draw(4); i; i--)
+			move_rig_turn();
+		move_rig_command(WORKER_MOVE, near, draw(WORKERS));
+		for (uint32_t i = 0; i < 4; i++) {
+			const struct shm_cqe cqe = wait_for_cqe(near);
+
+			cr_assert_eq(cqe.request_context, round * 4 + i);
+			cr_assert_eq(cqe.status, 0);
+			cr_assert_eq(cqe.bytes, 1 + i + round % 64 * 4);
+			cr_assert_eq(cqe.type,
+				     i ? COMPLETION_RECEIVE : COMPLETION_RECEIVE_AND_INVALIDATE);
+		}
+		for (uint32_t i = 0; i < 5; i++)
+			cr_assert_eq(wait_for_cqe(far).status, 0);
+	}
+	settle();
+	move_rig_halt();
+	cr_assert_gt(moves(), 0);
+	expect_clean();
+	printf("%llu moves in %u rounds\n", (unsigned long long)moves(), rounds);
+	move_rig_stop();
+}
+
+/* --- by itself, and in the end ------------------------------------------------------------ */
+
 static bool all_have_followed(void)
 {
 	for (uint32_t i = 0; i < PAIRS; i++)
