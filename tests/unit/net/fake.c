@@ -35,7 +35,7 @@ uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn)
 
 uint32_t qp_home(const struct transport_shared *shared, uint32_t qp)
 {
-	return qp % fake.workers;
+	return fake.home[qp] ? fake.home[qp] - 1 : qp % fake.workers;
 }
 
 uint32_t qp_number(const struct transport_shared *shared, uint32_t qp)
@@ -48,24 +48,32 @@ uint32_t qp_table_size(const struct transport_shared *shared)
 	return FAKE_QPS;
 }
 
-/* None moves here. */
 int transport_may_move(const struct transport_shared *shared, uint32_t qp)
 {
-	return -ENOTSUP;
+	return fake.movable ? 0 : -ENOTSUP;
 }
 
+/* All that are kept count as frames of the queue pair that leaves; the oldest first. */
 struct pktbuf *transport_unpark(struct transport *transport, uint32_t qp)
 {
-	return NULL;
+	struct pktbuf *packet = transport->kept[0];
+
+	if (transport->keeps == 0)
+		return NULL;
+	transport->keeps--;
+	memmove(transport->kept, transport->kept + 1, transport->keeps * sizeof(packet));
+	return packet;
 }
 
 int transport_release(struct transport *transport, uint32_t qp, unsigned int to, uint64_t now)
 {
-	return -EAGAIN;
+	fake.home[qp] = to + 1;
+	return 0;
 }
 
 void transport_take(struct transport *transport, uint32_t qp, uint64_t now)
 {
+	record(transport)->taken++;
 }
 
 uint32_t transport_flights_abroad(const struct transport *transport)

@@ -28,6 +28,7 @@ struct fake_worker {
 	uint64_t quiescent;       /* atomic */
 	uint32_t order;           /* count of commands */
 	uint32_t removed_at, detached_at;
+	uint32_t taken; /* queue pairs that came from another worker */
 };
 
 struct fake {
@@ -35,9 +36,11 @@ struct fake {
 	struct fake_worker worker[SHM_MAX_WORKERS];
 	/* Settings, atomic. */
 	uint32_t may_detach;
-	uint32_t echo;  /* a received frame is answered by one built from get() */
-	uint32_t keep;  /* received frames are kept, and put back when this goes to 0 */
-	uint32_t raise; /* events to raise in the next poll of worker 0 */
+	uint32_t echo;           /* a received frame is answered by one built from get() */
+	uint32_t keep;           /* received frames are kept, and put back when this goes to 0 */
+	uint32_t home[FAKE_QPS]; /* worker, plus 1; 0: as above */
+	uint32_t movable;        /* queue pairs may leave */
+	uint32_t raise;          /* events to raise in the next poll of worker 0 */
 };
 extern struct fake fake;
 

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A move step by step: three workers that this thread runs by hand, so that each order of their
+ * turns can be had. Queue pair 3 leaves worker O for worker N; W is the third.
+ */
+#include "net/net_private.h"
+#include "wire_pair.h"
+
+enum { O, W, N };
+#define QP 3u
+
+static uint8_t frame[2048];
+
+static struct worker *worker(unsigned int index)
+{
+	return &pair.net->worker[index];
+}
+
+static void setup(void)
+{
+	pair_start(3, 0);
+	net_stop_workers(pair.net);
+	memset(fake.worker, 0, sizeof(fake.worker));
+	fake.movable = 1;
+}
+
+static void teardown(void)
+{
+	fake_set(&fake.keep, 0);
+	for (unsigned int w = O; w <= N; w++)
+		transport_poll(worker(w)->transport, 1);
+	cr_assert_eq(rte_mempool_in_use_count(pair.net->port[0].rx_pool), 0, "buffers are lost");
+	pair_stop();
+}
+
+TestSuite(handoff, .init = setup, .fini = teardown);
+
+/* A frame of the queue pair lands at a worker, as classify.c has it. */
+static void lands(unsigned int at, uint32_t psn)
+{
+	const uint32_t length = frame_roce(frame, FAKE_QPN + QP, psn, 0xffff);
+	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pair.net->port[0].rx_pool);
+
+	cr_assert_not_null(mbuf);
+	memcpy(rte_pktmbuf_append(mbuf, (uint16_t)length), frame, length);
+	*buffer_of(mbuf) = (struct net_buffer){ 0 };
+	if (worker(at)->moves.known && move_frame(worker(at), at, QP, mbuf))
+		return;
+	if (qp_home(NULL, QP) == at)
+		handoff_deliver(worker(at), at, mbuf, 1);
+	else
+		handoff_send(worker(at), qp_home(NULL, QP), mbuf);
+}
+
+static void turn(unsigned int index)
+{
+	handoff_receive(worker(index), 1);
+	move_run(worker(index));
+}
+
+static void expect_frames(unsigned int at, uint32_t first, uint32_t count)
+{
+	cr_assert_eq(fake.worker[at].frames, count, "worker %u got %u frames", at,
+		     fake.worker[at].frames);
+	for (uint32_t i = 0; i < count; i++)
+		cr_assert_eq(fake.worker[at].frame[i].psn, first + i, "frame %u of worker %u: %u",
+			     i, at, fake.worker[at].frame[i].psn);
+}
+
+static void expect_nothing_left(void)
+{
+	for (unsigned int w = O; w <= N; w++) {
+		const struct moves *m = &worker(w)->moves;
+
+		turn(w);
+		cr_assert_eq(m->driven + m->known + m->full + m->leaving + m->held, 0, "worker %u",
+			     w);
+	}
+}
+
+/* Frames of one flow, that land at W from the first to the last moment of the move. */
+Test(handoff, frames_keep_their_order_at_every_step)
+{
+	uint32_t psn = 0;
+
+	lands(W, psn++);
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	lands(W, psn++);
+	turn(O);
+	turn(N); /* ASK, READY */
+	lands(W, psn++);
+	turn(O); /* READY, TELL */
+	lands(W, psn++);
+	turn(W); /* TELL, MARKER */
+	expect_frames(O, 0, 3);
+	for (int i = 0; i < 3; i++)
+		lands(W, psn++);
+	turn(N);
+	expect_frames(N, 0, 0);
+	cr_assert_eq(worker(N)->moves.held, 3);
+	turn(O); /* MARKER: it leaves */
+	expect_frames(O, 0, 4);
+	cr_assert_eq(qp_home(NULL, QP), N);
+	lands(W, psn++);
+	turn(W);
+	lands(W, psn++);
+	turn(N); /* YOURS */
+	lands(W, psn++);
+	turn(N);
+	cr_assert_eq(fake.worker[N].taken, 1);
+	expect_frames(N, 4, 6);
+	expect_nothing_left();
+}
+
+/* What waits in the transport of O is older than what N holds. */
+Test(handoff, frames_that_the_transport_kept_are_run_first)
+{
+	fake_set(&fake.keep, 1);
+	lands(W, 0);
+	lands(W, 1);
+	turn(O);
+	expect_frames(O, 0, 2);
+	fake_set(&fake.keep, 0);
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	turn(N);
+	turn(O);
+	turn(W);
+	lands(W, 2);
+	lands(W, 3);
+	turn(N);
+	turn(O);
+	turn(N);
+	expect_frames(N, 0, 4);
+	expect_nothing_left();
+}
+
+/* Frames that land at O or N keep their order, too. */
+Test(handoff, frames_that_land_at_either_home)
+{
+	lands(O, 0);
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	turn(N);
+	lands(O, 1);
+	turn(O);
+	turn(W);
+	/* The device of O takes nothing: the release is done, "yours" waits. */
+	worker(O)->tx[0].count = 1;
+	turn(O);
+	cr_assert_eq(qp_home(NULL, QP), N);
+	lands(O, 2);
+	turn(N);
+	cr_assert_eq(fake.worker[N].taken, 0, "what it sent has not left yet");
+	worker(O)->tx[0].count = 0;
+	worker(O)->tx[0].sent = 1;
+	turn(O);
+	lands(O, 3);
+	turn(N);
+	expect_frames(O, 0, 2);
+	expect_frames(N, 2, 2);
+	expect_nothing_left();
+}
+
+static void fill_ring(unsigned int from, unsigned int to)
+{
+	while (!rte_ring_full(worker(to)->handed[from]))
+		cr_assert_eq(rte_ring_sp_enqueue(worker(to)->handed[from], (void *)0xbull), 0);
+}
+
+/* Words that nobody minds: 0xb is WORD_FLIGHTS without a record. */
+Test(handoff, a_full_ring_delays_words_and_drops_frames)
+{
+	fill_ring(O, N);
+	fill_ring(W, O);
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	cr_assert_eq(worker(O)->moves.full, 1u << N);
+	lands(W, 0);
+	cr_assert_eq(verdict_count(VERDICT(NO_ROOM_HANDOFF)), 1);
+	for (int i = 0; i < 200; i++)
+		for (unsigned int w = O; w <= N; w++)
+			turn(w);
+	cr_assert_eq(fake.worker[N].taken, 1);
+	lands(W, 1);
+	turn(N);
+	expect_frames(N, 1, 1);
+	expect_nothing_left();
+}
+
+Test(handoff, what_is_held_is_bounded)
+{
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	turn(N);
+	for (uint32_t i = 0; i < MOVES_HELD + 3; i++)
+		lands(N, i);
+	cr_assert_eq(verdict_count(VERDICT(NO_ROOM_HANDOFF)), 3);
+	for (int i = 0; i < 3; i++)
+		for (unsigned int w = O; w <= N; w++)
+			turn(w);
+	expect_frames(N, 0, MOVES_HELD);
+	expect_nothing_left();
+}
+
+/* Back and on before W has looked at the record once. */
+Test(handoff, moves_that_follow_at_once)
+{
+	unsigned int home = O;
+	uint32_t psn = 0;
+
+	for (unsigned int round = 0; round < 30; round++) {
+		const unsigned int to = (home + 1 + round % 2) % 3;
+
+		cr_assert_eq(move_start(worker(home), QP, to), 0);
+		for (unsigned int step = 0; step < 8; step++) {
+			if (step == round % 8)
+				lands(W, psn++);
+			handoff_receive(worker((step + round) % 3), 1);
+			move_run(worker(home));
+		}
+		for (unsigned int i = 0; i < 4; i++)
+			for (unsigned int w = O; w <= N; w++)
+				turn(w);
+		cr_assert_eq(qp_home(NULL, QP), to, "round %u", round);
+		home = to;
+	}
+	cr_assert_eq(fake.worker[O].frames + fake.worker[W].frames + fake.worker[N].frames, psn);
+	cr_assert_eq(verdict_count(VERDICT(NO_ROOM_HANDOFF)), 0);
+	expect_nothing_left();
+}
+
+Test(handoff, one_at_a_time_and_only_so_many)
+{
+	cr_assert_eq(move_start(worker(O), QP, O), -EINVAL);
+	cr_assert_eq(move_start(worker(O), QP, 3), -EINVAL);
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	cr_assert_eq(move_start(worker(O), QP, W), -EBUSY);
+	for (uint32_t i = 1; i < MOVES_OUT; i++)
+		cr_assert_eq(move_start(worker(O), QP + 3 * i, N), 0);
+	cr_assert_eq(move_start(worker(O), QP + 3 * MOVES_OUT, N), -EBUSY);
+	for (int i = 0; i < 4; i++)
+		for (unsigned int w = O; w <= N; w++)
+			turn(w);
+	cr_assert_eq(fake.worker[N].taken, MOVES_OUT);
+	expect_nothing_left();
+	fake.movable = 0;
+	cr_assert_eq(move_start(worker(N), QP, O), -ENOTSUP);
+}
