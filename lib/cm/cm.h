@@ -69,6 +69,7 @@ struct cm_event {
 	uint32_t connection; /* index, 1 .. */
 	uint64_t cookie;     /* of the connection; of the listener until cm_accept() */
 	uint32_t reason;     /* CM_REJECTED: REJ reason; CM_DISCONNECTED: 0, or one as if by REJ */
+	enum cm_port_space space;
 	const struct cm_address *address;
 	const struct cm_parameters *parameters; /* REQUEST, REPLY, REJECTED (private data only) */
 };

@@ -292,6 +292,7 @@ void cm_connection_event(struct cm *cm, struct connection *c, enum cm_event_type
 		.connection = cm_connection_index(cm, c),
 		.cookie = c->cookie,
 		.reason = reason,
+		.space = (enum cm_port_space)c->space,
 		.address = &c->address,
 		.parameters = parameters,
 	};

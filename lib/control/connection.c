@@ -51,7 +51,8 @@ static void fill_connection(struct control *control, struct object *connector,
 					.inbound_read_limit = c->inbound,
 					.outbound_read_limit = c->outbound,
 					.local = c->local,
-					.remote = c->remote };
+					.remote = c->remote,
+					.datagram = c->datagram };
 	if (!parameters)
 		return;
 	out->private_length = parameters->private_length;
@@ -84,6 +85,7 @@ static void remember_request(struct connector *c, const struct cm_event *event)
 	c->connection = event->connection;
 	c->state = CONNECTOR_INCOMING;
 	c->passive = 1;
+	c->datagram = event->space == CM_PS_UDP;
 	c->remote_qpn = p->qpn;
 	c->send_psn = p->starting_psn;
 	c->path_mtu = p->path_mtu;
@@ -221,16 +223,14 @@ void connection_prepared(struct control *control, struct object *connector, int 
 
 /* --- active ------------------------------------------------------------------------------- */
 
-/* Everything is known: REQ goes out. */
+/* Everything is known: REQ or SIDR_REQ goes out. */
 static int connection_request(struct control *control, struct object *connector,
 			      const struct qp_path *path)
 {
 	struct connector *c = &connector->connector;
-	struct object *qp = object_at(control, connector->needs[0]);
 	int port = net_find_address(control->net, c->local.gid);
 	struct cm_address address = { .port = (uint8_t)port };
 	struct cm_parameters parameters = {
-		.qpn = qp_number(control->shared, qp->index),
 		.starting_psn = c->receive_psn,
 		.path_mtu = c->path_mtu,
 		.responder_resources = (uint8_t)c->inbound,
@@ -246,6 +246,9 @@ static int connection_request(struct control *control, struct object *connector,
 	};
 	int error;
 
+	if (!c->datagram)
+		parameters.qpn =
+			qp_number(control->shared, object_at(control, connector->needs[0])->index);
 	/* The seed of the UDP source port, the same at both ends, as Linux chooses it. */
 	c->flow_label = (c->local.port * 31u + c->remote.port) & 0xfffff;
 	parameters.flow_label = c->flow_label;
@@ -253,7 +256,7 @@ static int connection_request(struct control *control, struct object *connector,
 	memcpy(address.remote_gid, c->remote.gid, 16);
 	memcpy(address.remote_mac, path->remote_mac, 6);
 	memcpy(parameters.private_data, c->private_data, SHM_PRIVATE_DATA);
-	error = cm_connect(control->cm, CM_PS_TCP, &address, &parameters,
+	error = cm_connect(control->cm, c->datagram ? CM_PS_UDP : CM_PS_TCP, &address, &parameters,
 			   object_index(control, connector), &c->connection, control->now);
 	if (error)
 		return error;
@@ -319,6 +322,21 @@ static uint32_t smaller(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+/* Nothing is connected, and nothing more will be heard of it. */
+static void finish_resolution(struct control *control, struct object *connector,
+			      const struct cm_parameters *p)
+{
+	struct shm_reply reply = { .op = connector->pending_op, .id = connector->pending_id };
+
+	connector->connector.state = CONNECTOR_CLOSED;
+	fill_connection(control, connector, p, &reply.connection);
+	reply.connection.remote_qpn = p->qpn;
+	reply.connection.qkey = p->qkey;
+	connector->pending_id = 0;
+	connector->pending_op = 0;
+	session_send(control, connector->session, &reply);
+}
+
 static void on_connect_reply(struct control *control, struct object *connector,
 			     const struct cm_event *event)
 {
@@ -327,6 +345,10 @@ static void on_connect_reply(struct control *control, struct object *connector,
 	struct shm_reply reply = { .op = connector->pending_op, .id = connector->pending_id };
 
 	c->remote_qpn = p->qpn;
+	if (c->datagram) {
+		finish_resolution(control, connector, p);
+		return;
+	}
 	c->send_psn = p->starting_psn;
 	c->inbound = smaller(c->inbound, p->initiator_depth);
 	c->outbound = smaller(c->outbound, p->responder_resources);

@@ -198,6 +198,10 @@ int32_t request_connect(struct control *, uint32_t, const struct shm_request *, 
 int32_t request_complete_connect(struct control *, uint32_t, const struct shm_request *,
 				 struct shm_reply *);
 int32_t request_accept(struct control *, uint32_t, const struct shm_request *, struct shm_reply *);
+int32_t request_resolve_datagram(struct control *, uint32_t, const struct shm_request *,
+				 struct shm_reply *);
+int32_t request_accept_datagram(struct control *, uint32_t, const struct shm_request *,
+				struct shm_reply *);
 int32_t request_reject(struct control *, uint32_t, const struct shm_request *, struct shm_reply *);
 int32_t request_disconnect(struct control *, uint32_t, const struct shm_request *,
 			   struct shm_reply *);

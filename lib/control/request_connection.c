@@ -43,13 +43,13 @@ int32_t request_create_listener(struct control *control, uint32_t session,
 
 /* Port 0 takes a free one of the ephemeral range, beginning at a random place. */
 static int listen_anywhere(struct control *control, struct object *listener,
-			   struct shm_address *address)
+			   enum cm_port_space space, struct shm_address *address)
 {
 	uint32_t start = connection_draw_psn() % EPHEMERAL_COUNT;
 
 	for (uint32_t i = 0; i < EPHEMERAL_COUNT; i++) {
 		address->port = (uint16_t)(EPHEMERAL_FIRST + (start + i) % EPHEMERAL_COUNT);
-		if (cm_listen(control->cm, CM_PS_TCP, address->gid, address->port,
+		if (cm_listen(control->cm, space, address->gid, address->port,
 			      object_index(control, listener), &listener->index) == 0)
 			return 0;
 	}
@@ -63,6 +63,8 @@ int32_t request_listen(struct control *control, uint32_t session, const struct s
 	static const uint8_t any[16];
 	struct object *listener =
 		object_find(control, session, request->listen.object, OBJECT_TYPE_LISTENER);
+	const enum cm_port_space space =
+		request->listen.space == SHM_SPACE_UDP ? CM_PS_UDP : CM_PS_TCP;
 	struct shm_address address = request->listen.address;
 	int error;
 
@@ -75,9 +77,9 @@ int32_t request_listen(struct control *control, uint32_t session, const struct s
 		memset(address.gid, 0, 16);
 	if (memcmp(address.gid, any, 16) && net_find_address(control->net, address.gid) < 0)
 		return NT_INVALID_ADDRESS;
-	error = address.port ? cm_listen(control->cm, CM_PS_TCP, address.gid, address.port,
+	error = address.port ? cm_listen(control->cm, space, address.gid, address.port,
 					 object_index(control, listener), &listener->index)
-			     : listen_anywhere(control, listener, &address);
+			     : listen_anywhere(control, listener, space, &address);
 	if (error) {
 		listener->index = 0;
 		return error == -EADDRINUSE      ? NT_SHARING_VIOLATION
@@ -153,6 +155,16 @@ static bool keep_private_data(struct connector *c, const struct shm_connect *wan
 	return true;
 }
 
+static void begin_connect(struct connector *c, const struct shm_connect *want)
+{
+	c->local = want->local;
+	c->remote = want->remote;
+	if (c->local.port == 0)
+		c->local.port =
+			(uint16_t)(EPHEMERAL_FIRST + connection_draw_psn() % EPHEMERAL_COUNT);
+	c->hop_limit = 64;
+}
+
 int32_t request_connect(struct control *control, uint32_t session,
 			const struct shm_request *request, struct shm_reply *reply)
 {
@@ -178,17 +190,12 @@ int32_t request_connect(struct control *control, uint32_t session,
 	if (status != NT_SUCCESS_STATUS)
 		return status;
 	cap_limits(control, session, want, &c->inbound, &c->outbound);
-	c->local = want->local;
-	c->remote = want->remote;
-	if (c->local.port == 0)
-		c->local.port =
-			(uint16_t)(EPHEMERAL_FIRST + connection_draw_psn() % EPHEMERAL_COUNT);
+	begin_connect(c, want);
 	c->path_mtu = net_port_path_mtu(control->net, (unsigned int)port);
 	c->receive_psn = connection_draw_psn();
 	c->timeout = ACK_TIMEOUT;
 	c->retry_count = 7;
 	c->rnr_retry = 7;
-	c->hop_limit = 64;
 	connector->pending_op = request->op;
 	connector->pending_id = request->id;
 	status = connection_resolve(control, connector);
@@ -197,6 +204,37 @@ int32_t request_connect(struct control *control, uint32_t session,
 	connector->pending_id = 0;
 	c->state = CONNECTOR_IDLE;
 	give_qp_back(control, connector);
+	return status;
+}
+
+int32_t request_resolve_datagram(struct control *control, uint32_t session,
+				 const struct shm_request *request, struct shm_reply *reply)
+{
+	const struct shm_connect *want = &request->connect;
+	struct object *connector = find_connector(control, session, want->connector);
+	struct connector *c;
+	int32_t status;
+
+	if (!connector)
+		return NT_INVALID_HANDLE;
+	c = &connector->connector;
+	if (c->state != CONNECTOR_IDLE || connector->pending_id)
+		return NT_CONNECTION_ACTIVE;
+	if (net_find_address(control->net, want->local.gid) < 0)
+		return NT_INVALID_ADDRESS;
+	if (!gid_is_unicast(want->remote.gid))
+		return NT_NOT_SUPPORTED;
+	if (!keep_private_data(c, want, CM_SIDR_REQ_PRIVATE - CMA_HEADER_SIZE))
+		return NT_INVALID_BUFFER_SIZE;
+	begin_connect(c, want);
+	c->datagram = 1;
+	connector->pending_op = request->op;
+	connector->pending_id = request->id;
+	status = connection_resolve(control, connector);
+	if (status == NT_PENDING)
+		return status;
+	connector->pending_id = 0;
+	c->state = CONNECTOR_IDLE;
 	return status;
 }
 
@@ -232,7 +270,7 @@ int32_t request_accept(struct control *control, uint32_t session, const struct s
 	c = &connector->connector;
 	if (c->state == CONNECTOR_DISCONNECTED)
 		return NT_CONNECTION_ABORTED;
-	if (c->state != CONNECTOR_INCOMING || connector->pending_id)
+	if (c->state != CONNECTOR_INCOMING || connector->pending_id || c->datagram)
 		return NT_CONNECTION_INVALID;
 	if (!keep_private_data(c, want, SHM_PRIVATE_DATA))
 		return NT_INVALID_BUFFER_SIZE;
@@ -253,6 +291,39 @@ int32_t request_accept(struct control *control, uint32_t session, const struct s
 	return NT_PENDING;
 }
 
+int32_t request_accept_datagram(struct control *control, uint32_t session,
+				const struct shm_request *request, struct shm_reply *reply)
+{
+	const struct shm_connect *want = &request->connect;
+	struct object *connector = find_connector(control, session, want->connector);
+	struct object *qp = object_find(control, session, want->qp, OBJECT_TYPE_QP);
+	struct cm_parameters answer = { .qkey = want->qkey };
+	struct qp_status status;
+	struct connector *c;
+
+	if (!connector || !qp || !qp_get_status(control->shared, qp->index, &status))
+		return NT_INVALID_HANDLE;
+	c = &connector->connector;
+	if (c->state == CONNECTOR_DISCONNECTED)
+		return NT_CONNECTION_ABORTED;
+	if (c->state != CONNECTOR_INCOMING || connector->pending_id || !c->datagram)
+		return NT_CONNECTION_INVALID;
+	if (status.type != SHM_QP_UD)
+		return NT_NOT_SUPPORTED;
+	if (status.state != QP_RTS)
+		return NT_INVALID_DEVICE_STATE;
+	if (want->private_length > CM_SIDR_REP_PRIVATE)
+		return NT_INVALID_BUFFER_SIZE;
+	answer.qpn = status.qpn;
+	answer.private_length = (uint8_t)want->private_length;
+	memcpy(answer.private_data, want->private_data, want->private_length);
+	c->state = CONNECTOR_CLOSED;
+	if (cm_accept(control->cm, c->connection, object_index(control, connector), &answer,
+		      control->now))
+		return NT_CONNECTION_ABORTED;
+	return NT_SUCCESS_STATUS;
+}
+
 int32_t request_reject(struct control *control, uint32_t session, const struct shm_request *request,
 		       struct shm_reply *reply)
 {
@@ -267,7 +338,7 @@ int32_t request_reject(struct control *control, uint32_t session, const struct s
 		return NT_CONNECTION_ABORTED;
 	if (c->state != CONNECTOR_INCOMING && c->state != CONNECTOR_REPLIED)
 		return NT_CONNECTION_INVALID;
-	if (want->private_length > 148)
+	if (want->private_length > (c->datagram ? CM_SIDR_REP_PRIVATE : CM_REJ_PRIVATE))
 		return NT_INVALID_BUFFER_SIZE;
 	c->state = CONNECTOR_CLOSED;
 	if (cm_reject(control->cm, c->connection, CM_REJ_CONSUMER, NULL, 0, want->private_data,

@@ -147,6 +147,8 @@ static const request_handler handlers[SHM_OP_MAX] = {
 	[SHM_OP_REFILL_TOKENS] = request_refill_tokens,
 	[SHM_OP_SEGMENT_DROP] = request_segment_drop,
 	[SHM_OP_CREATE_AH] = request_create_ah,
+	[SHM_OP_RESOLVE_DATAGRAM] = request_resolve_datagram,
+	[SHM_OP_ACCEPT_DATAGRAM] = request_accept_datagram,
 };
 
 void request_run(struct control *control, uint32_t session, const struct shm_request *request)

@@ -73,7 +73,7 @@ struct connector {
 	uint8_t remote_mac[6];
 	uint8_t private_length;
 	uint32_t told_disconnect; /* DISCONNECTED was sent to the client */
-	uint32_t reserved;
+	uint32_t datagram;        /* a question or answer about a UD queue pair, no connection */
 	struct shm_address local;
 	struct shm_address remote;
 	uint64_t deadline; /* RESOLVING: give up at (ns) */

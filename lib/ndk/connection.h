@@ -45,6 +45,8 @@ struct connector {
 	void *disconnect_context;
 	struct call arrived_call, disconnect_call;
 	struct request reject;
+	uint32_t remote_qpn, qkey; /* of a resolution */
+	bool resolved;
 	struct shm_connection peer;
 };
 
@@ -55,6 +57,14 @@ NTSTATUS connector_get_data(NDK_CONNECTOR *ndk, ULONG *inbound, ULONG *outbound,
 			    ULONG *length);
 NTSTATUS connector_local_address(NDK_CONNECTOR *ndk, PSOCKADDR address, ULONG *length);
 NTSTATUS connector_peer_address(NDK_CONNECTOR *ndk, PSOCKADDR address, ULONG *length);
+/* connector.c: what datagram_service.c shares with it. */
+struct request *connector_request(struct connector *connector, request_finisher *finish,
+				  NDK_FN_REQUEST_COMPLETION completion, void *context);
+NTSTATUS connector_take_private(struct shm_connect *connect, const void *data, uint32_t length,
+				uint32_t most);
+NTSTATUS connector_advance(struct connector *connector, struct qp *qp, enum connector_state from,
+			   enum connector_state to, NTSTATUS otherwise, struct request *request,
+			   struct shm_request *message);
 NTSTATUS connector_disconnect(NDK_CONNECTOR *ndk, NDK_FN_REQUEST_COMPLETION completion,
 			      PVOID context);
 

@@ -63,8 +63,8 @@ NTSTATUS connector_create(NDK_ADAPTER *ndk, NDK_FN_CREATE_COMPLETION completion,
 
 /* --- steps that the requests share -------------------------------------------------------- */
 
-static NTSTATUS take_private_data(struct shm_connect *connect, const void *data, uint32_t length,
-				  uint32_t most)
+NTSTATUS connector_take_private(struct shm_connect *connect, const void *data, uint32_t length,
+				uint32_t most)
 {
 	if (length > most || length > sizeof(connect->private_data))
 		return STATUS_INVALID_BUFFER_SIZE;
@@ -80,9 +80,9 @@ static NTSTATUS take_private_data(struct shm_connect *connect, const void *data,
  * Sends a request that brings a connector from one state to the next; with a queue pair it is
  * tied to that from now on. Takes the request.
  */
-static NTSTATUS advance(struct connector *connector, struct qp *qp, enum connector_state from,
-			enum connector_state to, NTSTATUS otherwise, struct request *request,
-			struct shm_request *message)
+NTSTATUS connector_advance(struct connector *connector, struct qp *qp, enum connector_state from,
+			   enum connector_state to, NTSTATUS otherwise, struct request *request,
+			   struct shm_request *message)
 {
 	struct adapter *adapter = connector->object.adapter;
 	NTSTATUS status;
@@ -106,8 +106,8 @@ static NTSTATUS advance(struct connector *connector, struct qp *qp, enum connect
 	return status;
 }
 
-static struct request *connector_request(struct connector *connector, request_finisher *finish,
-					 NDK_FN_REQUEST_COMPLETION completion, void *context)
+struct request *connector_request(struct connector *connector, request_finisher *finish,
+				  NDK_FN_REQUEST_COMPLETION completion, void *context)
 {
 	struct request *request = request_create(REQUEST_ASYNC, &connector->object, finish);
 
@@ -153,17 +153,17 @@ static NTSTATUS connector_connect(NDK_CONNECTOR *ndk, NDK_QP *ndk_qp, const PSOC
 				      .outbound_read_limit = outbound };
 	status = qp->type == SHM_QP_RC ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
 	if (status == STATUS_SUCCESS)
-		status = take_private_data(want, private_data, private_length,
-					   limits->max_caller_data);
+		status = connector_take_private(want, private_data, private_length,
+						limits->max_caller_data);
 	if (status == STATUS_SUCCESS)
 		status = address_from_sockaddr(source, source_length, &want->local);
 	if (status == STATUS_SUCCESS)
 		status = address_from_sockaddr(destination, destination_length, &want->remote);
 	if (status != STATUS_SUCCESS)
 		return status;
-	return advance(connector, qp, CONNECTOR_IDLE, CONNECTOR_CONNECTING,
-		       STATUS_CONNECTION_ACTIVE,
-		       connector_request(connector, connect_finish, completion, context), &message);
+	return connector_advance(
+		connector, qp, CONNECTOR_IDLE, CONNECTOR_CONNECTING, STATUS_CONNECTION_ACTIVE,
+		connector_request(connector, connect_finish, completion, context), &message);
 }
 
 static void complete_finish(struct request *request, const struct shm_reply *reply)
@@ -190,7 +190,7 @@ static NTSTATUS complete_connect(struct connector *connector,
 	connector->disconnect = disconnect;
 	connector->disconnect_ex = disconnect_ex;
 	connector->disconnect_context = disconnect_context;
-	return advance(
+	return connector_advance(
 		connector, NULL, CONNECTOR_REPLIED, CONNECTOR_COMPLETING, STATUS_CONNECTION_INVALID,
 		connector_request(connector, complete_finish, completion, context), &message);
 }
@@ -262,24 +262,27 @@ static NTSTATUS accept_connection(struct connector *connector, NDK_QP *ndk_qp, U
 	const struct shm_limits *limits = &connector->object.adapter->session->limits;
 	struct qp *qp = qp_of(ndk_qp);
 	struct shm_request message = { .op = SHM_OP_ACCEPT };
-	NTSTATUS status;
+	NTSTATUS status = STATUS_SUCCESS;
 
 	message.connect = (struct shm_connect){ .connector = connector->object.handle,
 						.qp = qp->object.handle,
 						.inbound_read_limit = inbound,
 						.outbound_read_limit = outbound };
-	status = qp->type == SHM_QP_RC ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
+	if (connector->peer.datagram)
+		status = STATUS_CONNECTION_INVALID;
+	else if (qp->type != SHM_QP_RC)
+		status = STATUS_NOT_SUPPORTED;
 	if (status == STATUS_SUCCESS)
-		status = take_private_data(&message.connect, private_data, private_length,
-					   limits->max_callee_data);
+		status = connector_take_private(&message.connect, private_data, private_length,
+						limits->max_callee_data);
 	if (status != STATUS_SUCCESS) {
 		free(request);
 		return status;
 	}
 	connector->inbound = inbound;
 	connector->outbound = outbound;
-	return advance(connector, qp, CONNECTOR_INCOMING, CONNECTOR_ACCEPTING,
-		       STATUS_CONNECTION_INVALID, request, &message);
+	return connector_advance(connector, qp, CONNECTOR_INCOMING, CONNECTOR_ACCEPTING,
+				 STATUS_CONNECTION_INVALID, request, &message);
 }
 
 static NTSTATUS connector_accept(NDK_CONNECTOR *ndk, NDK_QP *qp, ULONG inbound, ULONG outbound,
@@ -322,8 +325,8 @@ static NTSTATUS connector_reject(NDK_CONNECTOR *ndk, const PVOID private_data, U
 	NTSTATUS status;
 
 	message.connect.connector = connector->object.handle;
-	status = take_private_data(&message.connect, private_data, private_length,
-				   adapter->session->limits.max_callee_data);
+	status = connector_take_private(&message.connect, private_data, private_length,
+					adapter->session->limits.max_callee_data);
 	if (status != STATUS_SUCCESS)
 		return status;
 	pthread_mutex_lock(&adapter->lock);

@@ -45,16 +45,16 @@ static void listen_finish(struct request *request, const struct shm_reply *reply
 	}
 }
 
-static NTSTATUS listener_listen(NDK_LISTENER *ndk, const PSOCKADDR address, ULONG length,
-				NDK_FN_REQUEST_COMPLETION completion, PVOID context)
+static NTSTATUS listen_in(struct listener *listener, uint32_t space, const PSOCKADDR address,
+			  ULONG length, NDK_FN_REQUEST_COMPLETION completion, PVOID context)
 {
-	struct listener *listener = listener_of(ndk);
 	struct adapter *adapter = listener->object.adapter;
 	struct shm_request message = { .op = SHM_OP_LISTEN };
 	struct request *request;
 	NTSTATUS status;
 
 	message.listen.object = listener->object.handle;
+	message.listen.space = space;
 	status = address_from_sockaddr(address, length, &message.listen.address);
 	if (status != STATUS_SUCCESS)
 		return status;
@@ -72,6 +72,20 @@ static NTSTATUS listener_listen(NDK_LISTENER *ndk, const PSOCKADDR address, ULON
 	if (status != STATUS_PENDING)
 		free(request);
 	return status;
+}
+
+static NTSTATUS listener_listen(NDK_LISTENER *ndk, const PSOCKADDR address, ULONG length,
+				NDK_FN_REQUEST_COMPLETION completion, PVOID context)
+{
+	return listen_in(listener_of(ndk), SHM_SPACE_TCP, address, length, completion, context);
+}
+
+NTSTATUS OrielListenDatagram(NDK_LISTENER *pNdkListener, const PSOCKADDR pAddress,
+			     ULONG AddressLength, NDK_FN_REQUEST_COMPLETION RequestCompletion,
+			     PVOID RequestContext)
+{
+	return listen_in(listener_of(pNdkListener), SHM_SPACE_UDP, pAddress, AddressLength,
+			 RequestCompletion, RequestContext);
 }
 
 static NTSTATUS listener_local_address(NDK_LISTENER *ndk, PSOCKADDR address, ULONG *length)

@@ -1516,6 +1516,52 @@ typedef struct _ORIEL_DATAGRAM {
 ORIEL_API NTSTATUS OrielSendDatagram(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl,
 				     ULONG nSge, ULONG Flags, const ORIEL_DATAGRAM *Datagram);
 
+/* --- services of datagrams ------------------------------------------------------------- */
+
+/*
+ * As NdkListen, in the port space of datagrams (rdma_cm's RDMA_PS_UDP), which is apart from that of
+ * connections. Its connect events bring connectors that ask which queue pair takes datagrams:
+ * answer by OrielAcceptDatagram() or NdkReject() (at most 136 bytes), then close the connector.
+ */
+ORIEL_API NTSTATUS OrielListenDatagram(NDK_LISTENER *pNdkListener, const PSOCKADDR pAddress,
+				       ULONG AddressLength,
+				       NDK_FN_REQUEST_COMPLETION RequestCompletion,
+				       PVOID RequestContext);
+
+/* Whether the connector of a connect event is such a question, not answered yet. */
+ORIEL_API BOOLEAN OrielIsDatagramRequest(NDK_CONNECTOR *pNdkConnector);
+
+/*
+ * Tells the peer the number and the Q_Key of a UD queue pair that is ready (OrielConnectQp), and up
+ * to 136 bytes. Nothing is connected: one queue pair may answer everybody. STATUS_NOT_SUPPORTED:
+ * not UD; STATUS_CONNECTION_INVALID: not a question, or answered; STATUS_INVALID_BUFFER_SIZE; in
+ * the completion STATUS_INVALID_DEVICE_STATE: not ready, STATUS_CONNECTION_ABORTED: the listener is
+ * gone.
+ */
+ORIEL_API NTSTATUS OrielAcceptDatagram(NDK_CONNECTOR *pNdkConnector, NDK_QP *pNdkQp, UINT32 QKey,
+				       const void *pPrivateData, ULONG PrivateDataLength,
+				       NDK_FN_REQUEST_COMPLETION RequestCompletion,
+				       PVOID RequestContext);
+
+/*
+ * Asks a service which queue pair takes its datagrams, with up to 180 bytes (the peer gets 180,
+ * padded with zeros). When it completes OrielGetDatagramPeer() and NdkGetConnectionData() (136
+ * bytes) have the answer; for the address itself see OrielCreateAddress().
+ * STATUS_CONNECTION_REFUSED: nobody listens, or the service says no (its data can be read);
+ * STATUS_IO_TIMEOUT: no answer; STATUS_CONNECTION_ACTIVE: the connector is in use; the rest as
+ * NdkConnect.
+ */
+ORIEL_API NTSTATUS OrielResolveDatagram(NDK_CONNECTOR *pNdkConnector, const PSOCKADDR pSrcAddress,
+					ULONG SrcAddressLength, const PSOCKADDR pDestAddress,
+					ULONG DestAddressLength, const void *pPrivateData,
+					ULONG PrivateDataLength,
+					NDK_FN_REQUEST_COMPLETION RequestCompletion,
+					PVOID RequestContext);
+
+/* STATUS_CONNECTION_INVALID: no answer so far. */
+ORIEL_API NTSTATUS OrielGetDatagramPeer(NDK_CONNECTOR *pNdkConnector, ULONG *pQpNumber,
+					UINT32 *pQKey);
+
 /* --- results ------------------------------------------------------------------------- */
 
 #define ORIEL_RESULT_IMMEDIATE 0x1u /* Immediate is the peer's */

@@ -118,6 +118,8 @@ enum shm_op {
 	SHM_OP_REFILL_TOKENS,
 	SHM_OP_SEGMENT_DROP,
 	SHM_OP_CREATE_AH,
+	SHM_OP_RESOLVE_DATAGRAM, /* struct shm_connect: who takes datagrams of a service? */
+	SHM_OP_ACCEPT_DATAGRAM,  /* struct shm_connect: the answer, with `qp` and `qkey` */
 	SHM_OP_MAX,
 	/* Events, daemon to client, request id 0. */
 	SHM_EV_CONNECT_REQUEST = 0x100,
@@ -201,9 +203,12 @@ struct shm_object {
 	uint32_t value; /* CONTROL_CONNECT_EVENTS: 1 pauses */
 };
 
+#define SHM_SPACE_TCP 0u /* connections */
+#define SHM_SPACE_UDP 1u /* datagrams: SIDR */
+
 struct shm_listen { /* LISTEN, CREATE_SHARED_ENDPOINT (object 0) */
 	uint32_t object;
-	uint32_t reserved;
+	uint32_t space; /* SHM_SPACE_* */
 	struct shm_address address;
 };
 
@@ -218,6 +223,7 @@ struct shm_connect {
 	struct shm_address local;
 	struct shm_address remote;
 	uint8_t private_data[SHM_PRIVATE_DATA];
+	uint32_t qkey; /* ACCEPT_DATAGRAM */
 };
 
 /* CONNECT_QP: a queue pair connected by number, or a UD queue pair made ready. */
@@ -317,7 +323,9 @@ struct shm_connection {
 	uint32_t inbound_read_limit;
 	uint32_t outbound_read_limit;
 	uint32_t private_length;
-	uint32_t reserved;
+	uint32_t remote_qpn; /* RESOLVE_DATAGRAM: who takes them, and under which Q_Key */
+	uint32_t qkey;
+	uint32_t datagram; /* CONNECT_REQUEST: 1: a question for a UD queue pair */
 	struct shm_address local;
 	struct shm_address remote;
 	uint8_t private_data[SHM_PRIVATE_DATA];
