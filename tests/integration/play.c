@@ -10,7 +10,8 @@
 
 #include "common/sync.h"
 
-static const struct scene *const all_scenes[] = { srq_scenes, datagram_scenes, uc_scenes };
+static const struct scene *const all_scenes[] = { srq_scenes, datagram_scenes, uc_scenes,
+						  service_scenes };
 
 /* --- statuses and completions ------------------------------------------------------------- */
 

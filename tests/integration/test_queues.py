@@ -134,6 +134,13 @@ def uc_window():
     play("uc-window")
 
 
+@test("a datagram service is asked for its queue pair: data to the limits, refusals, misuse")
+def services():
+    for scene in ("service-resolve", "service-refuse", "service-misuse"):
+        play(scene)
+        play(scene, six=True)
+
+
 @test("kill -9 of a client with SRQs, addresses and messages under way: everything is as before")
 def killed():
     for scene in ("srq-hang", "ud-hang") * (1 if rig.QUICK else 4):
