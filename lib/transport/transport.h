@@ -297,8 +297,8 @@ void transport_remove_session(struct transport *transport, uint32_t session);
  * both queues are looked at once.
  */
 /*
- * Whether it may leave; certain in its home's thread only: 0, -ENOTSUP (shared receive queue: for ever; a
- * datagram queue pair has no flow to follow), -ENOTCONN (not connected, or in error).
+ * Whether it may leave; certain in its home's thread only: 0, -ENOTSUP (shared receive queue: for
+ * ever; a datagram queue pair has no flow to follow), -ENOTCONN (not connected, or in error).
  */
 int transport_may_move(const struct transport_shared *shared, uint32_t qp);
 struct pktbuf *transport_unpark(struct transport *transport, uint32_t qp);
