@@ -17,8 +17,9 @@
 
 #define BURST           32u
 #define RX_DESCRIPTORS  1024u
-#define TX_DESCRIPTORS  512u
-#define TX_ARRAY        256u  /* frames of one worker that wait for one port */
+#define TX_DESCRIPTORS  256u
+#define TX_WAITING      64u   /* frames of the transport of one worker that wait for one port */
+#define TX_ARRAY        128u  /* with those of control and of faults */
 #define HANDOFF_RING    512u  /* frames, per pair of workers */
 #define SLOW_RING       256u  /* frames, worker to control */
 #define CONTROL_RING    512u  /* frames, control to worker 0 */
@@ -27,7 +28,7 @@
 #define DETACH_WAITING  256u  /* detaches of a worker that wait for a grace period */
 #define CONTROL_BUFFERS 1023u
 #define RX_BUFFERS      6143u /* per worker and port: ring, parked frames, what is on its way */
-#define TX_BUFFERS      1535u /* per worker */
+#define TX_BUFFERS      1023u /* per worker and port: array, ring, frames held by faults */
 
 /*
  * The most messages that one turn of a worker can make: a burst of each port, of each other
@@ -136,6 +137,7 @@ struct worker {
 	struct rte_ring *slow;                    /* frames to control */
 	struct rte_ring *handed[NET_MAX_WORKERS]; /* frames from each other worker */
 	struct rte_ring *to_send;                 /* worker 0: frames from control */
+	struct rte_mbuf *held_frame;              /* from it, and waits for its port */
 
 	struct tx_array tx[NET_MAX_PORTS];
 	struct fault *fault; /* two per port */
@@ -224,7 +226,7 @@ void handoff_control(struct worker *worker, struct rte_mbuf *mbuf);
 void handoff_wake(struct worker *worker); /* at the end of a turn */
 
 /* transmit.c */
-struct pktbuf *transmit_get(void *worker);
+struct pktbuf *transmit_get(void *worker, const uint8_t source_mac[6]);
 void transmit_put(void *worker, struct pktbuf *packet, enum pktbuf_fate fate);
 unsigned int transmit_control(struct worker *worker); /* worker 0: what control wants sent */
 unsigned int transmit_flush(struct worker *worker, uint64_t now);

@@ -76,8 +76,8 @@ int pools_create(struct net *net, const char **message)
 		largest = RTE_MAX(largest, link_frame_size(port->link.mtu));
 	}
 	net->tx_capacity = largest;
-	net->tx_pool = pool_create("oriel_tx", TX_BUFFERS * net->config.workers, largest,
-				   net->port[0].socket);
+	net->tx_pool = pool_create("oriel_tx", TX_BUFFERS * net->config.workers * net->config.ports,
+				   largest, net->port[0].socket);
 	if (!net->tx_pool)
 		return no_memory(net, message);
 	net->control_pool =

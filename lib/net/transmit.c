@@ -9,21 +9,27 @@
 #define DEVICE_BURST 64u
 #define STUCK_FOR_NS 100000000ull
 
-static bool has_room(const struct worker *worker)
+/* The transport knows addresses, not ports. */
+static uint32_t port_of(const struct net *net, const uint8_t source_mac[6])
 {
-	for (uint32_t p = 0; p < worker->net->config.ports; p++)
-		if (worker->tx[p].count + worker->lent >= TX_ARRAY)
-			return false;
-	return true;
+	uint32_t port = 0;
+
+	while (port + 1 < net->config.ports && memcmp(net->port[port].link.mac, source_mac, 6) != 0)
+		port++;
+	return port;
 }
 
-struct pktbuf *transmit_get(void *context)
+/*
+ * What waits here waits in order: were it more than the device takes in a burst, whose turn it is
+ * would be decided long before the frame leaves.
+ */
+struct pktbuf *transmit_get(void *context, const uint8_t source_mac[6])
 {
 	struct worker *worker = context;
 	struct net_buffer *buffer;
 	struct rte_mbuf *mbuf;
 
-	if (!has_room(worker))
+	if (worker->tx[port_of(worker->net, source_mac)].count + worker->lent >= TX_WAITING)
 		return NULL;
 	mbuf = rte_pktmbuf_alloc(worker->net->tx_pool);
 	if (!mbuf)
@@ -35,16 +41,6 @@ struct pktbuf *transmit_get(void *context)
 	buffer->lent = true;
 	worker->lent++;
 	return &buffer->packet;
-}
-
-/* The transport knows addresses, not ports: the frame's source MAC tells. */
-static uint32_t port_of(const struct net *net, const uint8_t *frame)
-{
-	uint32_t port = 0;
-
-	while (port + 1 < net->config.ports && memcmp(net->port[port].link.mac, frame + 6, 6) != 0)
-		port++;
-	return port;
 }
 
 static void append(struct worker *worker, uint32_t port, struct rte_mbuf *mbuf)
@@ -75,7 +71,7 @@ void transmit_put(void *context, struct pktbuf *packet, enum pktbuf_fate fate)
 	}
 	mbuf->data_len = (uint16_t)packet->length;
 	mbuf->pkt_len = packet->length;
-	append(worker, port_of(worker->net, packet->data), mbuf);
+	append(worker, port_of(worker->net, packet->data + RTE_ETHER_ADDR_LEN), mbuf);
 }
 
 unsigned int transmit_control(struct worker *worker)
@@ -85,8 +81,15 @@ unsigned int transmit_control(struct worker *worker)
 
 	if (!worker->to_send)
 		return 0;
-	while (done < BURST && has_room(worker) &&
-	       rte_ring_sc_dequeue(worker->to_send, (void **)&mbuf) == 0) {
+	while (done < BURST) {
+		mbuf = worker->held_frame;
+		worker->held_frame = NULL;
+		if (!mbuf && rte_ring_sc_dequeue(worker->to_send, (void **)&mbuf))
+			break;
+		if (worker->tx[buffer_of(mbuf)->port].count + worker->lent >= TX_ARRAY) {
+			worker->held_frame = mbuf;
+			break;
+		}
 		append(worker, buffer_of(mbuf)->port, mbuf);
 		done++;
 	}
@@ -160,4 +163,6 @@ void transmit_drop(struct worker *worker)
 {
 	for (uint32_t p = 0; p < worker->net->config.ports; p++)
 		drop_all(&worker->tx[p]);
+	rte_pktmbuf_free(worker->held_frame);
+	worker->held_frame = NULL;
 }

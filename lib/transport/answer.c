@@ -306,7 +306,7 @@ unsigned int responder_send(struct transport *t, struct qp *qp)
 {
 	unsigned int sent = 0;
 
-	while (sent < POLL_FRAMES && responder_pending(qp)) {
+	while (sent < POLL_FRAMES && t->left > 0 && responder_pending(qp)) {
 		struct responder_resource *resource = resource_at(t, qp, qp->answered);
 
 		if (qp->answered == responder_resources(qp->responder)) {

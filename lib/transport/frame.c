@@ -63,7 +63,7 @@ bool frame_open_to(struct transport *t, const struct frame_template *template, u
 		   struct frame *frame, const struct frame_head *head, uint32_t payload)
 {
 	const struct opcode_info *op = &opcode_table[head->opcode];
-	struct pktbuf *packet = frame_get(t);
+	struct pktbuf *packet = frame_get(t, template);
 	struct bth *bth;
 
 	if (packet == NULL)

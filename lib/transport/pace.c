@@ -99,7 +99,7 @@ unsigned int pace_send_cnp(struct transport *t, struct qp *qp)
 	static const uint8_t reserved[16];
 	struct qp_local *local = qp_local(t, qp);
 	const struct frame_template *template = &local->frame;
-	struct pktbuf *packet = frame_get(t);
+	struct pktbuf *packet = frame_get(t, template);
 	struct bth *bth;
 
 	if (packet == NULL)

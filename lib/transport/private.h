@@ -42,14 +42,18 @@ struct qp_local {
 	bool attached;
 	bool broken; /* nonsense in its rings was reported: they are not read any more */
 
-	bool ready;   /* on the ready list */
+	bool visited; /* its turn is now */
+	bool again;   /* wants another turn */
 	bool starved; /* waits for a flight record */
 	bool grace_listed;
-	bool paced;   /* `congestion` limits its rate */
-	bool held;    /* by its rate, in this turn */
-	bool cnp_due; /* a marked frame is to be answered */
-	bool resend;  /* a timeout went back, and nothing has left since */
-	uint32_t ready_next;
+	bool paced;               /* `congestion` limits its rate */
+	bool held;                /* by its rate, in this turn */
+	bool cnp_due;             /* a marked frame is to be answered */
+	bool resend;              /* a timeout went back, and nothing has left since */
+	struct ready_list *ready; /* it lies there, or NULL */
+	uint32_t ready_next, ready_prev;
+	uint32_t round;                    /* of its last visit */
+	int32_t answer_left, request_left; /* of its quantum, bytes */
 	uint32_t starved_next;
 	uint32_t grace_next;
 	uint64_t grace;       /* remote invalidate: ticket */
@@ -134,6 +138,11 @@ struct parked {
 	uint32_t next;
 };
 
+/* Queue pairs, linked by index. */
+struct ready_list {
+	uint32_t first, last, count;
+};
+
 struct session_place {
 	uint32_t session;
 	struct shm_worker_area *area;
@@ -145,13 +154,16 @@ struct transport {
 	struct transport_io io;
 	uint32_t worker;
 	uint32_t last_verdict;
-	bool blocked;       /* no transmit buffer to be had in this poll */
+	bool blocked;       /* no transmit buffer to be had in this visit */
+	bool starved;       /* in one of the last poll's */
+	int32_t left;       /* of the quantum in this visit, bytes */
 	uint8_t data_ecn;   /* ECN bits of frames with data */
 	bool line_of_ports; /* the line rate is theirs */
 	uint32_t congestion_version;
 	uint64_t now;
 
-	uint32_t ready_first, ready_last, ready;
+	struct ready_list fresh, busy, waiting; /* ready.c */
+	uint32_t round, round_left;
 	uint32_t starved_first;
 	uint32_t grace_first;
 	uint32_t free_flight;
@@ -314,18 +326,30 @@ void frame_payload(struct frame *frame, const void *bytes, uint32_t length);
 uint32_t frame_close(struct transport *t, struct frame *frame);
 void frame_drop(struct transport *t, struct frame *frame);
 
-/* --- worker.c ------------------------------------------------------------------------- */
+/* --- ready.c -------------------------------------------------------------------------- */
+
+#define READY_QUANTUM 16384 /* bytes of one visit, in each direction */
 
 /* The queue pair has something to do in transport_poll(). */
 void ready_add(struct transport *t, struct qp *qp);
+void ready_remove(struct transport *t, struct qp *qp);
+uint32_t ready_count(const struct transport *t);
+/* Whose turn it is, and its end: it comes again if ready_add() was called meanwhile. */
+struct qp *ready_take(struct transport *t);
+void ready_done(struct transport *t, struct qp *qp);
+/* Those that found no buffer come first from now on. */
+void ready_wait_over(struct transport *t);
+
+/* --- worker.c ------------------------------------------------------------------------- */
+
 void starved_add(struct transport *t, struct qp *qp);
 void starved_wake(struct transport *t);
 /* transport_poll() asks about the queue pair's grace periods. */
 void grace_add(struct transport *t, struct qp *qp);
 /* No list or timer slot of this worker refers to it any more; its deadline stays. */
 void unlist(struct transport *t, struct qp *qp);
-/* An empty frame, or NULL; then nothing more is sent in this poll. */
-struct pktbuf *frame_get(struct transport *t);
+/* An empty frame, or NULL; then nothing more is sent in this visit. */
+struct pktbuf *frame_get(struct transport *t, const struct frame_template *template);
 void frame_send(struct transport *t, struct pktbuf *packet);
 /* By itself to error. `asked`: the consumer wanted it, no event. */
 void qp_fail(struct transport *t, struct qp *qp, uint32_t verdict, uint32_t async);

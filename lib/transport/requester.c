@@ -409,7 +409,8 @@ unsigned int requester_send(struct transport *t, struct qp *qp)
 {
 	unsigned int sent = 0;
 
-	while (sent < POLL_FRAMES && qp->state == QP_RTS && !(qp->flags & QP_RNR_WAIT)) {
+	while (sent < POLL_FRAMES && t->left > 0 && qp->state == QP_RTS &&
+	       !(qp->flags & QP_RNR_WAIT)) {
 		struct flight *flight = requester_next(t, qp);
 		bool data;
 

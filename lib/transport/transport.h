@@ -52,13 +52,13 @@ struct transport_event {
 };
 
 /*
- * What surrounds a transport. get() gives an empty buffer only if the transmit queue
- * will take it, else NULL: the transport then waits and asks again at its next poll.
+ * What surrounds a transport. get() gives an empty buffer only if the transmit queue of the port
+ * with this address will take it, else NULL: the queue pair waits and asks again at the next poll.
  * put() takes a buffer back, to be sent in order or to be freed. Received buffers
  * that transport_receive() kept come back through put() too.
  */
 struct transport_io {
-	struct pktbuf *(*get)(void *context);
+	struct pktbuf *(*get)(void *context, const uint8_t source_mac[6]);
 	void (*put)(void *context, struct pktbuf *packet, enum pktbuf_fate fate);
 	void (*event)(void *context, const struct transport_event *event);
 	void (*notify)(void *context, uint32_t session); /* wake the client after this burst */

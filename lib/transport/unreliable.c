@@ -39,7 +39,7 @@ unsigned int unreliable_send(struct transport *t, struct qp *qp)
 {
 	unsigned int done = 0;
 
-	for (; done < POLL_FRAMES && qp->state == QP_RTS; done++) {
+	for (; done < POLL_FRAMES && t->left > 0 && qp->state == QP_RTS; done++) {
 		struct flight *flight = requester_next(t, qp);
 
 		if (flight == NULL || flight->state == FLIGHT_FAILED)

@@ -54,6 +54,7 @@ int transport_create(struct transport **transport, struct transport_shared *shar
 	t->shared = shared;
 	t->worker = worker;
 	t->io = *io;
+	t->round = 1;
 	t->state = arena_record(&shared->arena, ARENA_WORKERS, worker + 1);
 	if (!allocate_lists(t)) {
 		transport_destroy(t);
@@ -88,46 +89,6 @@ struct transport_stats *transport_get_stats(struct transport *transport)
 }
 
 /* --- lists ---------------------------------------------------------------------------- */
-
-void ready_add(struct transport *t, struct qp *qp)
-{
-	struct qp_local *local = qp_local(t, qp);
-	uint32_t index = qp_index(t, qp);
-
-	if (local->ready || !local->attached)
-		return;
-	local->ready = true;
-	local->ready_next = 0;
-	if (t->ready_last)
-		t->shared->qp_local[t->ready_last].ready_next = index;
-	else
-		t->ready_first = index;
-	t->ready_last = index;
-	t->ready++;
-}
-
-static struct qp *ready_take(struct transport *t)
-{
-	uint32_t index = t->ready_first;
-	struct qp_local *local = &t->shared->qp_local[index];
-
-	t->ready_first = local->ready_next;
-	if (t->ready_first == 0)
-		t->ready_last = 0;
-	t->ready--;
-	local->ready = false;
-	return &t->shared->qps[index];
-}
-
-static void ready_remove(struct transport *t, uint32_t index)
-{
-	for (uint32_t left = t->ready; left; left--) {
-		struct qp *qp = ready_take(t);
-
-		if (qp_index(t, qp) != index)
-			ready_add(t, qp);
-	}
-}
 
 void starved_add(struct transport *t, struct qp *qp)
 {
@@ -197,9 +158,10 @@ static unsigned int graces_run(struct transport *t)
 
 /* --- input and output ----------------------------------------------------------------- */
 
-struct pktbuf *frame_get(struct transport *t)
+struct pktbuf *frame_get(struct transport *t, const struct frame_template *template)
 {
-	struct pktbuf *packet = t->blocked ? NULL : t->io.get(t->io.context);
+	const uint8_t *source = template->prefix + offsetof(struct eth_header, source);
+	struct pktbuf *packet = t->blocked ? NULL : t->io.get(t->io.context, source);
 
 	if (packet == NULL && !t->blocked) {
 		t->blocked = true;
@@ -212,6 +174,7 @@ void frame_send(struct transport *t, struct pktbuf *packet)
 {
 	t->stats.tx_packets++;
 	t->stats.tx_bytes += packet->length;
+	t->left -= (int32_t)packet->length;
 	t->io.put(t->io.context, packet, PKTBUF_SEND);
 }
 
@@ -260,6 +223,8 @@ void transport_attach(struct transport *transport, uint32_t qp_number, uint64_t 
 
 	transport->now = now;
 	qp_local(transport, qp)->attached = true;
+	qp_local(transport, qp)->answer_left = READY_QUANTUM;
+	qp_local(transport, qp)->request_left = READY_QUANTUM;
 	__atomic_store_n(&qp_local(transport, qp)->memory->home, transport->worker,
 			 __ATOMIC_RELAXED);
 	qp->answered = responder_resources(qp->responder);
@@ -367,8 +332,7 @@ void unlist(struct transport *t, struct qp *qp)
 	const uint32_t index = qp_index(t, qp);
 
 	wheel_suspend(t, qp);
-	if (local->ready)
-		ready_remove(t, index);
+	ready_remove(t, qp);
 	list_remove(t, &t->starved_first, index, true);
 	list_remove(t, &t->grace_first, index, false);
 	local->starved = local->grace_listed = false;
@@ -490,24 +454,34 @@ static bool answers_wait(const struct qp *qp, const struct qp_local *local, unsi
 	return responder_pending(qp) || (local->parked && local->grace == 0);
 }
 
-static unsigned int run_unreliable(struct transport *t, struct qp *qp)
+/* Sends with what is left of a quantum; `send` counts its frames. */
+static unsigned int send_within(struct transport *t, struct qp *qp, int32_t *left,
+				unsigned int (*send)(struct transport *t, struct qp *qp))
+{
+	unsigned int sent;
+
+	t->left = *left;
+	sent = send(t, qp);
+	*left = sent < POLL_FRAMES ? t->left : 0;
+	return sent;
+}
+
+static unsigned int send_requests(struct transport *t, struct qp *qp)
 {
 	struct qp_local *local = qp_local(t, qp);
-	unsigned int done, sent;
+	unsigned int sent = send_within(t, qp, &local->request_left,
+					qp->type == SHM_QP_RC ? requester_send : unreliable_send);
 
-	local->held = false;
-	done = unlikely(local->cnp_due) ? pace_send_cnp(t, qp) : 0;
-	sent = unreliable_send(t, qp);
-	if (sent >= POLL_FRAMES || t->blocked)
+	if (local->request_left <= 0 || t->blocked)
 		ready_add(t, qp);
-	return done + sent;
+	return sent;
 }
 
 /* Answers first: a peer waits for them, and they are what makes it send on. */
 static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
 {
 	struct qp_local *local = qp_local(t, qp);
-	unsigned int done, sent, parked;
+	unsigned int done, parked;
 
 	if (qp->state == QP_ERROR) {
 		done = flush_run(t, qp);
@@ -517,20 +491,34 @@ static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
 	}
 	if (qp->state != QP_RTS)
 		return 0;
-	if (unlikely(qp->type != SHM_QP_RC))
-		return run_unreliable(t, qp);
 	local->held = false;
 	done = unlikely(local->cnp_due) ? pace_send_cnp(t, qp) : 0;
+	if (unlikely(qp->type != SHM_QP_RC))
+		return done + send_requests(t, qp);
 	parked = park_run(t, qp);
-	done += parked + responder_send(t, qp);
+	done += parked + send_within(t, qp, &local->answer_left, responder_send);
 	if (answers_wait(qp, local, parked))
 		ready_add(t, qp);
-	if (qp->state != QP_RTS)
-		return done;
-	sent = requester_send(t, qp);
-	if (sent >= POLL_FRAMES || t->blocked)
-		ready_add(t, qp);
-	return done + sent;
+	return qp->state == QP_RTS ? done + send_requests(t, qp) : done;
+}
+
+/* Those that are ready now, up to a bound; who gets ready meanwhile may have to wait. */
+static unsigned int run_queue_pairs(struct transport *t)
+{
+	uint32_t visits = ready_count(t) < POLL_QPS ? ready_count(t) : POLL_QPS;
+	unsigned int done = 0;
+
+	t->starved = false;
+	while (visits--) {
+		struct qp *qp = ready_take(t);
+
+		t->blocked = false;
+		done += run_queue_pair(t, qp);
+		t->starved |= t->blocked;
+		ready_done(t, qp);
+	}
+	ready_wait_over(t);
+	return done;
 }
 
 unsigned int transport_poll(struct transport *transport, uint64_t now)
@@ -544,9 +532,7 @@ unsigned int transport_poll(struct transport *transport, uint64_t now)
 	done += wheel_run(transport);
 	if (transport->grace_first)
 		done += graces_run(transport);
-	for (uint32_t left = transport->ready < POLL_QPS ? transport->ready : POLL_QPS; left;
-	     left--)
-		done += run_queue_pair(transport, ready_take(transport));
+	done += run_queue_pairs(transport);
 	done += transport->dirty_cqs;
 	completion_publish(transport);
 	return done;
@@ -558,10 +544,10 @@ uint64_t transport_next_deadline(const struct transport *transport, uint64_t now
 
 	if (transport->grace_first || transport->dirty_cqs)
 		return now;
-	if (transport->ready == 0)
+	if (ready_count(transport) == 0)
 		return next;
 	/* Whoever is ready waits for a buffer: asking without pause would not bring it. */
-	if (transport->blocked)
+	if (transport->starved)
 		return next < now + BLOCKED_PAUSE ? next : now + BLOCKED_PAUSE;
 	return now;
 }

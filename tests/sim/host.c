@@ -50,11 +50,12 @@ void buffer_return(struct world *world, struct sim_buffer *buffer)
 
 /* --- what surrounds a transport --------------------------------------------------- */
 
-static struct pktbuf *io_get(void *context)
+static struct pktbuf *io_get(void *context, const uint8_t source_mac[6])
 {
 	struct sim_worker *worker = context;
 	struct sim_buffer *buffer;
 
+	(void)source_mac;
 	if (worker->room == 0)
 		return NULL;
 	worker->room--;

@@ -164,7 +164,7 @@ void transport_remove_session(struct transport *transport, uint32_t session)
 static void echo(struct transport *transport, const struct wire_view *view,
 		 const struct pktbuf *packet)
 {
-	struct pktbuf *answer = transport->io.get(transport->io.context);
+	struct pktbuf *answer = transport->io.get(transport->io.context, view->frame);
 
 	if (!answer)
 		return;

@@ -32,10 +32,11 @@ static void free_buffer(struct end *end, struct pktbuf *packet)
 	end->buffers--;
 }
 
-static struct pktbuf *io_get(void *context)
+static struct pktbuf *io_get(void *context, const uint8_t source_mac[6])
 {
 	struct end *end = context;
 
+	(void)source_mac;
 	if (end->room == 0)
 		return NULL;
 	end->room--;
