@@ -229,6 +229,8 @@ enum access_reason token_invalidate(struct memory *memory, const struct accessor
  * and a fast-register region keeps its token and may now be registered again.
  */
 uint32_t token_recycle(struct memory *memory, uint32_t slot);
+/* The token that it returned finds no room in the stock: the slot is free for anybody. */
+void token_give_up(struct memory *memory, uint32_t slot);
 
 /* Registers a fast-register region anew, under the tokens that it has for life. */
 struct fast_register_request {

@@ -159,6 +159,11 @@ void token_retire(struct memory *memory, uint32_t index)
 					      __ATOMIC_RELEASE, __ATOMIC_RELAXED));
 }
 
+void token_give_up(struct memory *memory, uint32_t slot)
+{
+	token_retire(memory, slot);
+}
+
 void token_collect(struct memory *memory)
 {
 	uint32_t index = __atomic_exchange_n(&memory->retired, 0, __ATOMIC_ACQUIRE);

@@ -29,7 +29,7 @@ static void cq_break(struct transport *t, uint32_t index)
 
 		if (qp_lives_here(t, qp) && t->shared->qp_local[i].attached &&
 		    (qp->send_cq == index || qp->receive_cq == index))
-			qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
+			qp_fail_later(t, qp, VERDICT(CQ_OVERRUN));
 	}
 }
 

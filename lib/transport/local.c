@@ -114,7 +114,7 @@ void local_invalidated(struct transport *t, struct qp *qp)
 
 /*
  * A kill between the two steps costs the session this token until it ends, never more.
- * With a full stock the slot stays reserved, and is the session's until it ends.
+ * A client that lets its stock fill up asks for tokens when it needs some: these are not kept for it.
  */
 void stock_return(struct transport *t, struct qp *qp, uint32_t slot)
 {
@@ -135,6 +135,7 @@ void stock_return(struct transport *t, struct qp *qp, uint32_t slot)
 	}
 	if (free_entries == 0) {
 		t->stats.stock_full++;
+		token_give_up(t->shared->memory, slot);
 		return;
 	}
 	intent->session = qp->session;

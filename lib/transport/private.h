@@ -52,6 +52,7 @@ struct qp_local {
 	bool resend;              /* a timeout went back, and nothing has left since */
 	struct ready_list *ready; /* it lies there, or NULL */
 	uint32_t ready_next, ready_prev;
+	uint16_t owed_verdict;             /* of its error, not told yet; 0: none */
 	uint32_t round;                    /* of its last visit */
 	int32_t answer_left, request_left; /* of its quantum, bytes */
 	uint32_t starved_next;
@@ -337,7 +338,7 @@ uint32_t ready_count(const struct transport *t);
 /* Whose turn it is, and its end: it comes again if ready_add() was called meanwhile. */
 struct qp *ready_take(struct transport *t);
 void ready_done(struct transport *t, struct qp *qp);
-/* Those that found no buffer come first from now on. */
+/* Those that found no buffer come before the others that are busy. */
 void ready_wait_over(struct transport *t);
 
 /* --- worker.c ------------------------------------------------------------------------- */
@@ -353,6 +354,7 @@ struct pktbuf *frame_get(struct transport *t, const struct frame_template *templ
 void frame_send(struct transport *t, struct pktbuf *packet);
 /* By itself to error. `asked`: the consumer wanted it, no event. */
 void qp_fail(struct transport *t, struct qp *qp, uint32_t verdict, uint32_t async);
+void qp_fail_later(struct transport *t, struct qp *qp, uint32_t verdict);
 void event_send(struct transport *t, enum transport_event_type type, uint32_t object,
 		uint32_t value, uint32_t async);
 /* Nonsense in the shared memory of a session. */

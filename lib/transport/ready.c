@@ -113,7 +113,7 @@ void ready_wait_over(struct transport *t)
 {
 	while (t->waiting.last) {
 		const uint32_t index = t->waiting.last;
-		struct ready_list *list = &t->fresh;
+		struct ready_list *list = &t->busy;
 		struct qp_local *local = &t->shared->qp_local[index];
 
 		take_out(t, index);

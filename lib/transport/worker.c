@@ -216,6 +216,23 @@ void qp_fail(struct transport *t, struct qp *qp, uint32_t verdict, uint32_t asyn
 	event_send(t, TRANSPORT_QP_ERROR, qp_index(t, qp), verdict, async);
 }
 
+/* Many at once: each is told of when its turn comes, or there would be no room for the events. */
+void qp_fail_later(struct transport *t, struct qp *qp, uint32_t verdict)
+{
+	if (qp->state == QP_ERROR)
+		return;
+	enter_error(t, qp);
+	qp_local(t, qp)->owed_verdict = (uint16_t)verdict;
+}
+
+static void tell_failure(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+
+	event_send(t, TRANSPORT_QP_ERROR, qp_index(t, qp), local->owed_verdict, SHM_ASYNC_QP_FATAL);
+	local->owed_verdict = 0;
+}
+
 /* Of an adopted arena: also what its last process had begun. */
 void transport_attach(struct transport *transport, uint32_t qp_number, uint64_t now)
 {
@@ -484,6 +501,8 @@ static unsigned int run_queue_pair(struct transport *t, struct qp *qp)
 	unsigned int done, parked;
 
 	if (qp->state == QP_ERROR) {
+		if (unlikely(local->owed_verdict))
+			tell_failure(t, qp);
 		done = flush_run(t, qp);
 		if (flush_pending(t, qp))
 			ready_add(t, qp);

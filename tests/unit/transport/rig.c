@@ -36,8 +36,7 @@ static struct pktbuf *io_get(void *context, const uint8_t source_mac[6])
 {
 	struct end *end = context;
 
-	(void)source_mac;
-	if (end->room == 0)
+	if (end->room == 0 || (end->stuck && end->stuck == source_mac[5]))
 		return NULL;
 	end->room--;
 	return new_buffer(end);

@@ -62,6 +62,7 @@ struct end {
 	uint32_t events;
 	uint32_t notified;
 	uint32_t room;    /* frames that get() still gives */
+	uint8_t stuck;    /* last byte of the address of a port that takes nothing; 0: none */
 	uint32_t buffers; /* outside the pool */
 	uint8_t gid[16];
 	uint8_t mac[6];
