@@ -24,6 +24,7 @@ static const char usage[] =
 	"  stream MIB          a lot of data, written and read back, and how fast\n"
 	"  late                the server has no receive posted for a while\n"
 	"  serve               the server's requests, on a connection that we made\n"
+	"  number rc|uc|ud     a second queue pair, connected by number, both ways\n"
 	"  refuse NAME         requests that must end with a remote access error\n"
 	"  reject              connections that must be refused\n"
 	"  gone                the server disconnects, or dies\n"
@@ -43,8 +44,9 @@ static const struct command {
 	{ "pipeline", check_pipeline }, { "late", check_late },
 	{ "serve", check_serve },       { "refuse", check_refuse },
 	{ "reject", check_reject },     { "gone", check_gone },
-	{ "stream", check_stream },     { "cycles", check_cycles },
-	{ "rping", check_rping },       { "perftest", check_perftest },
+	{ "number", check_number },     { "stream", check_stream },
+	{ "cycles", check_cycles },     { "rping", check_rping },
+	{ "perftest", check_perftest },
 };
 
 struct options options = { .port = 7480, .mtu = 1024 };

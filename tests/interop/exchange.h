@@ -13,6 +13,7 @@
 #define EXCHANGE_MEMORY  (4u << 20)        /* bytes of the server that the client may reach */
 #define EXCHANGE_MESSAGE ((1u << 20) + 64) /* the longest message either side sends */
 #define EXCHANGE_SLOTS   4u                /* receives that the server keeps posted */
+#define EXCHANGE_HEADER  40u               /* before a datagram in its receive */
 #define EXCHANGE_CHECKED 64u               /* bytes around a range that are looked at too */
 
 /* Private data of the REQ. */
@@ -55,6 +56,12 @@ enum exchange_op {
 	 * atomic adds `seed`, or swaps it in for `offset`; the last old value is the answer's.
 	 */
 	EXCHANGE_REQUEST,
+	/*
+	 * A second queue pair, connected by number: `kind` is an exchange_service, `token` the
+	 * client's number, `length` the path MTU, `immediate` the Q_Key of both. Its number in the
+	 * answer's value. EXPECT and REQUEST with `queue` 1 are about it.
+	 */
+	EXCHANGE_QUEUE,
 	EXCHANGE_DISCONNECT,
 	EXCHANGE_DIE, /* without a word, as a killed process */
 };
@@ -70,6 +77,12 @@ enum exchange_kind {
 	KIND_COMPARE_SWAP,
 };
 
+enum exchange_service { SERVICE_RC, SERVICE_UC, SERVICE_UD };
+
+/* First PSNs of second queue pairs: they soon pass zero. */
+#define EXCHANGE_CLIENT_PSN 0xfffff0u
+#define EXCHANGE_SERVER_PSN 0xffffe5u
+
 struct exchange_command {
 	uint32_t magic;
 	uint32_t op;
@@ -78,7 +91,7 @@ struct exchange_command {
 	uint32_t immediate;
 	uint32_t delay;
 	uint32_t token;
-	uint32_t zero;
+	uint32_t queue;
 	uint64_t offset;
 	uint64_t length;
 	uint64_t seed;
@@ -105,6 +118,7 @@ static inline void exchange_command_swap(struct exchange_command *c)
 	c->immediate = be32toh(c->immediate);
 	c->delay = be32toh(c->delay);
 	c->token = be32toh(c->token);
+	c->queue = be32toh(c->queue);
 	c->offset = be64toh(c->offset);
 	c->length = be64toh(c->length);
 	c->seed = be64toh(c->seed);

@@ -22,7 +22,7 @@ static int64_t now_ms(void)
 
 /* ---- set-up ---- */
 
-static void on_notify(PVOID context, NTSTATUS status)
+void out_on_notify(PVOID context, NTSTATUS status)
 {
 	((struct out *)context)->armed = false;
 }
@@ -45,8 +45,8 @@ static NTSTATUS open_queues(struct out *out)
 		return status;
 	out->pd = sync_object(&sync, out->pd);
 	sync = sync_begin(out->adapter);
-	status = sync_end(&sync, NdkCreateCq(out->adapter, OUT_DEPTH + OUT_SLOTS, on_notify, out,
-					     NULL, sync_created, &sync, &out->cq));
+	status = sync_end(&sync, NdkCreateCq(out->adapter, OUT_DEPTH + OUT_SLOTS, out_on_notify,
+					     out, NULL, sync_created, &sync, &out->cq));
 	if (!NT_SUCCESS(status))
 		return status;
 	out->cq = sync_object(&sync, out->cq);
@@ -82,10 +82,10 @@ static NTSTATUS open_memory(struct out *out)
 	return status;
 }
 
-static NTSTATUS post_receive(struct out *out)
+NTSTATUS out_post_receive(struct out *out)
 {
 	uint32_t slot = (uint32_t)(out->next_slot++ % OUT_SLOTS);
-	NDK_SGE sge = out_sge(out, OUT_RECEIVES + slot * OUT_MESSAGE, OUT_MESSAGE);
+	NDK_SGE sge = out_sge(out, out->receives + slot * OUT_MESSAGE, OUT_MESSAGE);
 
 	return NdkReceive(out->qp, (PVOID)(uintptr_t)(RECEIVE_OP | slot), &sge, 1);
 }
@@ -106,7 +106,7 @@ static NTSTATUS open_objects(struct out *out)
 	if (NT_SUCCESS(status))
 		status = open_memory(out);
 	for (unsigned int i = 0; NT_SUCCESS(status) && i < OUT_SLOTS; i++)
-		status = post_receive(out);
+		status = out_post_receive(out);
 	return status;
 }
 
@@ -122,7 +122,7 @@ NTSTATUS out_connect(struct out *out, uint16_t port, const void *data, ULONG len
 	struct sync sync;
 	NTSTATUS status;
 
-	*out = (struct out){ 0 };
+	*out = (struct out){ .receives = OUT_RECEIVES };
 	((struct sockaddr_in *)&remote)->sin_port = htons(port); /* where IPv6 has it too */
 	status = open_objects(out);
 	if (!NT_SUCCESS(status))
@@ -214,6 +214,8 @@ NTSTATUS out_post(struct out *out, const struct operation *o, uint64_t *op)
 	PVOID context = (PVOID)(uintptr_t)out->next_op;
 
 	*op = out->next_op++;
+	if (o->datagram)
+		return OrielSendDatagram(out->qp, context, o->sgl, o->nsge, o->flags, o->datagram);
 	switch (o->kind) {
 	case KIND_SEND: return NdkSend(out->qp, context, o->sgl, o->nsge, o->flags);
 	case KIND_SEND_IMMEDIATE:
@@ -239,24 +241,25 @@ NTSTATUS out_post(struct out *out, const struct operation *o, uint64_t *op)
 }
 
 /* Puts a message aside. Returns false for the completion of a request. */
-static bool take_arrival(struct out *out, const NDK_RESULT_EX *result)
+static bool take_arrival(struct out *out, const ORIEL_RESULT *result)
 {
-	uint64_t op = (uintptr_t)result->RequestContext;
+	uint64_t op = (uintptr_t)result->Ndk.RequestContext;
 	struct arrival *arrival = &out->arrival[out->arrivals % OUT_SLOTS];
 
 	if (!(op & RECEIVE_OP))
 		return false;
 	arrival->result = *result;
-	arrival->data = out->buffer + OUT_RECEIVES + (op & ~RECEIVE_OP) * OUT_MESSAGE;
+	arrival->data =
+		out->buffer + out->receives + (op & ~RECEIVE_OP) * OUT_MESSAGE + out->header;
 	out->arrivals++;
 	return true;
 }
 
 /* STATUS_SUCCESS with one completion, STATUS_TIMEOUT, or STATUS_CONNECTION_DISCONNECTED. */
-static NTSTATUS next_result(struct out *out, NDK_RESULT_EX *result, int64_t deadline)
+static NTSTATUS next_result(struct out *out, ORIEL_RESULT *result, int64_t deadline)
 {
 	for (;;) {
-		if (NdkGetCqResultsEx(out->cq, result, 1))
+		if (OrielGetCqResults(out->cq, result, 1))
 			return STATUS_SUCCESS;
 		if (!out->armed) {
 			out->armed = true;
@@ -275,7 +278,7 @@ static NTSTATUS next_result(struct out *out, NDK_RESULT_EX *result, int64_t dead
 NTSTATUS out_wait(struct out *out, uint64_t op)
 {
 	int64_t deadline = now_ms() + PATIENCE_MS;
-	NDK_RESULT_EX result;
+	ORIEL_RESULT result;
 	NTSTATUS status;
 
 	do {
@@ -283,9 +286,9 @@ NTSTATUS out_wait(struct out *out, uint64_t op)
 		if (status != STATUS_SUCCESS)
 			return status;
 	} while (take_arrival(out, &result));
-	if ((uintptr_t)result.RequestContext != op)
+	if ((uintptr_t)result.Ndk.RequestContext != op)
 		return STATUS_INTERNAL_ERROR; /* completions out of order */
-	return result.Status;
+	return result.Ndk.Status;
 }
 
 NTSTATUS out_run(struct out *out, const struct operation *operation)
@@ -299,21 +302,21 @@ NTSTATUS out_run(struct out *out, const struct operation *operation)
 NTSTATUS out_receive(struct out *out, struct arrival *arrival)
 {
 	int64_t deadline = now_ms() + PATIENCE_MS;
-	NDK_RESULT_EX result;
+	ORIEL_RESULT result;
 
 	while (out->arrivals == out->taken) {
 		NTSTATUS status = next_result(out, &result, deadline);
 
 		if (status != STATUS_SUCCESS)
 			return status;
-		if (!take_arrival(out, &result) && !NT_SUCCESS(result.Status))
-			return result.Status;
+		if (!take_arrival(out, &result) && !NT_SUCCESS(result.Ndk.Status))
+			return result.Ndk.Status;
 	}
 	*arrival = out->arrival[out->taken++ % OUT_SLOTS];
-	if (!NT_SUCCESS(arrival->result.Status))
-		return arrival->result.Status;
+	if (!NT_SUCCESS(arrival->result.Ndk.Status))
+		return arrival->result.Ndk.Status;
 	/* Its slot comes up again after all others. */
-	return post_receive(out);
+	return out_post_receive(out);
 }
 
 bool out_must_end(struct out *out, const char *name, unsigned int seconds)
@@ -358,10 +361,10 @@ bool out_command_answer(struct out *out, const char *name, struct exchange_answe
 
 	if (!out_must(name, "the server's answer", STATUS_SUCCESS, status))
 		return false;
-	if (arrival.result.BytesTransferred != sizeof(*answer) ||
-	    arrival.result.Type != NdkOperationTypeReceive)
+	if (arrival.result.Ndk.BytesTransferred != sizeof(*answer) ||
+	    arrival.result.Ndk.Type != NdkOperationTypeReceive)
 		return report_failure("%s: %u bytes of type %#x where an answer was due", name,
-				      arrival.result.BytesTransferred, arrival.result.Type);
+				      arrival.result.Ndk.BytesTransferred, arrival.result.Ndk.Type);
 	memcpy(answer, arrival.data, sizeof(*answer));
 	answer->value = be64toh(answer->value);
 	answer->text[sizeof(answer->text) - 1] = '\0';

@@ -11,12 +11,13 @@
 #include "exchange.h"
 #include "pattern.h"
 
-/* The buffer: two areas that operations may name, then receives, then one for commands. */
+/* The buffer: two areas that operations may name, receives of two queue pairs, a command. */
 #define OUT_AREA     (3u << 20)
 #define OUT_SOURCE   0u
 #define OUT_SINK     OUT_AREA
 #define OUT_RECEIVES (2 * OUT_AREA)
-#define OUT_COMMAND  (OUT_RECEIVES + OUT_SLOTS * OUT_MESSAGE)
+#define OUT_SIDE     (OUT_RECEIVES + OUT_SLOTS * OUT_MESSAGE)
+#define OUT_COMMAND  (OUT_SIDE + OUT_SLOTS * OUT_MESSAGE)
 #define OUT_BUFFER   (OUT_COMMAND + 4096u)
 #define OUT_SLOTS    4u /* receives kept posted */
 #define OUT_MESSAGE  ((1u << 20) + 4096u)
@@ -36,8 +37,8 @@ extern struct options options;
 extern unsigned int failures;
 
 struct arrival {
-	const uint8_t *data;
-	NDK_RESULT_EX result;
+	const uint8_t *data; /* of a datagram: behind the header */
+	ORIEL_RESULT result;
 };
 
 struct out {
@@ -57,6 +58,10 @@ struct out {
 	ULONG reason; /* of the disconnect */
 	uint64_t next_op;
 	uint64_t next_slot;
+	uint32_t receives; /* where they lie in the buffer */
+	uint32_t header;   /* bytes before each message in its receive */
+	uint32_t remote_qpn;
+	ORIEL_DATAGRAM datagram; /* of UD: to the peer */
 	uint64_t arrivals, taken;
 	struct arrival arrival[OUT_SLOTS];
 	struct exchange_welcome welcome; /* in host order; of stock-server only */
@@ -74,6 +79,7 @@ struct operation {
 	uint32_t immediate;
 	uint64_t compare; /* or what is added */
 	uint64_t swap;
+	const ORIEL_DATAGRAM *datagram; /* of UD only */
 };
 
 /* One line per check. report_failure() counts; the program then exits with 1. */
@@ -93,6 +99,15 @@ NTSTATUS out_close(struct out *out);
 /* Waits for the peer to disconnect; reports when it does not. */
 bool out_must_end(struct out *out, const char *name, unsigned int seconds);
 
+/*
+ * Opens a second queue pair beside a connection to stock-server, connected by number; it shares all
+ * but queue pair and CQ with it and is closed with it.
+ */
+bool out_open_side(struct out *out, struct out *side, const char *name,
+		   enum exchange_service service);
+
+void out_on_notify(PVOID out, NTSTATUS status);
+NTSTATUS out_post_receive(struct out *out);
 NDK_SGE out_sge(const struct out *out, uint32_t offset, uint32_t length);
 /* One piece at `offset`, against stock-server's memory at `remote`. */
 struct operation out_operation(const struct out *out, enum exchange_kind kind, uint32_t offset,
@@ -114,6 +129,10 @@ bool out_command(struct out *out, const char *name, const struct exchange_comman
 bool out_command_send(struct out *out, const char *name, const struct exchange_command *command);
 bool out_command_answer(struct out *out, const char *name, struct exchange_answer *answer);
 
+/* One request of the server, on `at`: out or the side beside it. `key`: token or Q_Key for it. */
+bool out_serve_one(struct out *out, struct out *at, enum exchange_kind kind, uint32_t size,
+		   uint32_t key);
+
 void check_send(const char *argument);
 void check_write(const char *argument);
 void check_read(const char *argument);
@@ -124,6 +143,7 @@ void check_pipeline(const char *argument);
 void check_stream(const char *mebibytes);
 void check_late(const char *argument);
 void check_serve(const char *argument);
+void check_number(const char *service);
 
 void check_refuse(const char *argument);
 void check_reject(const char *argument);

@@ -8,7 +8,7 @@ from rig import RPING_PORT, STOCK_PORT, Failure
 PERFTEST_PORT = 18515
 
 COMMANDS = """send write read atomic invalidate fence pipeline late serve reject refuse gone
- cycles""".split()
+ cycles""".split() + ["number rc", "number uc", "number ud"]
 
 
 def run(rig, report):

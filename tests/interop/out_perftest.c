@@ -37,9 +37,9 @@ static bool exchange(struct out *control, const char *what, const void *ours, vo
 	if (!out_must("perftest", what, STATUS_SUCCESS, out_run(control, &send)) ||
 	    !out_must("perftest", what, STATUS_SUCCESS, out_receive(control, &arrival)))
 		return false;
-	if (arrival.result.BytesTransferred != length)
+	if (arrival.result.Ndk.BytesTransferred != length)
 		return report_failure("perftest: %s: %u bytes, expected %u", what,
-				      arrival.result.BytesTransferred, length);
+				      arrival.result.Ndk.BytesTransferred, length);
 	memcpy(theirs, arrival.data, length);
 	return true;
 }

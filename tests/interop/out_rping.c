@@ -29,9 +29,9 @@ static bool tell(struct out *out, uint32_t offset)
 	if (!out_must("rping", "SEND", STATUS_SUCCESS, out_run(out, &send)) ||
 	    !out_must("rping", "go-ahead", STATUS_SUCCESS, out_receive(out, &arrival)))
 		return false;
-	if (arrival.result.BytesTransferred != sizeof(*info))
+	if (arrival.result.Ndk.BytesTransferred != sizeof(*info))
 		return report_failure("rping: go-ahead of %u bytes",
-				      arrival.result.BytesTransferred);
+				      arrival.result.Ndk.BytesTransferred);
 	return true;
 }
 

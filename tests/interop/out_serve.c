@@ -18,25 +18,42 @@ static NDK_OPERATION_TYPE receive_type(enum exchange_kind kind)
 	}
 }
 
-static bool take_message(struct out *out, const char *name, const struct exchange_command *c)
+/* The IP header before a datagram is the server's; of IPv4 it fills the second half. */
+static bool right_header(const struct out *at, const struct arrival *arrival)
+{
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&options.remote;
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&options.remote;
+	const uint8_t *header = arrival->data - at->header;
+
+	if (!(arrival->result.Flags & ORIEL_RESULT_GRH) ||
+	    arrival->result.SourceQpNumber != at->remote_qpn)
+		return false;
+	if (options.remote.ss_family == AF_INET6)
+		return header[0] >> 4 == 6 && !memcmp(header + 8, &v6->sin6_addr, 16);
+	return header[20] == 0x45 && !memcmp(header + 32, &v4->sin_addr, 4);
+}
+
+static bool take_message(struct out *at, const char *name, const struct exchange_command *c)
 {
 	struct arrival arrival;
-	const NDK_RESULT_EX *r = &arrival.result;
+	const NDK_RESULT_EX *r = &arrival.result.Ndk;
 
-	if (!out_must(name, "receive", STATUS_SUCCESS, out_receive(out, &arrival)))
+	if (!out_must(name, "receive", STATUS_SUCCESS, out_receive(at, &arrival)))
 		return false;
-	if (r->Type != receive_type(c->kind) || r->BytesTransferred != c->length)
+	if (r->Type != receive_type(c->kind) || r->BytesTransferred != c->length + at->header)
 		return report_failure("%s: %u bytes of type %#x, expected %lu of %#x", name,
-				      r->BytesTransferred, r->Type, c->length,
+				      r->BytesTransferred, r->Type, c->length + at->header,
 				      receive_type(c->kind));
 	if ((c->kind == KIND_SEND_IMMEDIATE || c->kind == KIND_WRITE_IMMEDIATE) &&
-	    be32toh((uint32_t)r->TypeSpecificCompletionOutput) != c->immediate)
+	    be32toh(arrival.result.Immediate) != c->immediate)
 		return report_failure("%s: immediate %#x, expected %#x", name,
-				      be32toh((uint32_t)r->TypeSpecificCompletionOutput),
-				      c->immediate);
+				      be32toh(arrival.result.Immediate), c->immediate);
 	if (c->kind == KIND_SEND_INVALIDATE && r->TypeSpecificCompletionOutput != c->token)
 		return report_failure("%s: token %#lx is dead, expected %#x", name,
 				      r->TypeSpecificCompletionOutput, c->token);
+	if (at->header && !right_header(at, &arrival))
+		return report_failure("%s: from queue pair %#x, or a wrong header", name,
+				      arrival.result.SourceQpNumber);
 	if (c->kind != KIND_WRITE_IMMEDIATE &&
 	    pattern_mismatch(arrival.data, c->length, c->seed) >= 0)
 		return report_failure("%s: byte %zd differs", name,
@@ -45,38 +62,40 @@ static bool take_message(struct out *out, const char *name, const struct exchang
 }
 
 /* One request of the server, into or from the sink. */
-static bool serve_one(struct out *out, enum exchange_kind kind, uint32_t size)
+bool out_serve_one(struct out *out, struct out *at, enum exchange_kind kind, uint32_t size,
+		   uint32_t key)
 {
 	static const char *const names[] = {
 		"SEND",  "SEND with immediate",  "SEND with invalidate",
 		"WRITE", "WRITE with immediate", "READ"
 	};
-	uint8_t *at = out->buffer + OUT_SINK + 3;
+	uint8_t *sink = out->buffer + OUT_SINK + 3;
 	const struct exchange_command c = { .op = EXCHANGE_REQUEST,
+					    .queue = out != at,
 					    .kind = kind,
 					    .count = 1,
 					    .length = size,
 					    .seed = 1000 + size,
 					    .immediate = 0x0a0b0c0d,
-					    .token = out->remote_token,
-					    .address = (uintptr_t)at };
+					    .token = key,
+					    .address = (uintptr_t)sink };
 	struct exchange_answer answer;
 	char name[64];
 	bool message = kind != KIND_WRITE && kind != KIND_READ;
 
 	snprintf(name, sizeof(name), "serve %s of %u", names[kind], size);
 	if (kind == KIND_READ)
-		pattern_fill(at, size, c.seed);
+		pattern_fill(sink, size, c.seed);
 	else
-		memset(at - 3, 0x5a, size + 6);
-	if (!out_command_send(out, name, &c) || (message && !take_message(out, name, &c)) ||
+		memset(sink - 3, 0x5a, size + 6);
+	if (!out_command_send(out, name, &c) || (message && !take_message(at, name, &c)) ||
 	    !out_command_answer(out, name, &answer))
 		return false;
 	if (kind != KIND_WRITE && kind != KIND_WRITE_IMMEDIATE)
 		return true;
-	if (pattern_mismatch(at, size, c.seed) >= 0 || at[-1] != 0x5a || at[size] != 0x5a)
+	if (pattern_mismatch(sink, size, c.seed) >= 0 || sink[-1] != 0x5a || sink[size] != 0x5a)
 		return report_failure("%s: byte %zd differs", name,
-				      pattern_mismatch(at, size, c.seed));
+				      pattern_mismatch(sink, size, c.seed));
 	return true;
 }
 
@@ -162,7 +181,7 @@ void check_serve(const char *argument)
 		return;
 	for (unsigned int k = 0; good && k < sizeof(kinds) / sizeof(kinds[0]); k++)
 		for (unsigned int i = 0; good && i < sizeof(sizes) / sizeof(sizes[0]); i++)
-			good = serve_one(&out, kinds[k], sizes[i]);
+			good = out_serve_one(&out, &out, kinds[k], sizes[i], out.remote_token);
 	if (good)
 		report_ok("serve sizes");
 	if (good && serve_atomics(&out))

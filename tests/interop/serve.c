@@ -10,6 +10,7 @@
 #include "server.h"
 
 #define PATIENCE_MS 60000
+#define LOST_MS     10000
 
 /* What completions of sends are known by; receives have the number of their slot. */
 enum { ID_ANSWER = 1000, ID_BIND, ID_REQUEST };
@@ -19,10 +20,10 @@ static int run_command(struct server *server, const struct exchange_command *c,
 static int send_answer(struct server *server, const struct exchange_answer *answer);
 
 /* Next completion; what we have sent before completes in between. */
-static int next_receive(struct server *server, struct ibv_wc *wc)
+static int next_receive(struct server *server, struct endpoint *at, struct ibv_wc *wc, int ms)
 {
 	for (;;) {
-		int error = server_next(server, wc, 10 * PATIENCE_MS);
+		int error = server_next(server, at, wc, ms);
 
 		if (error)
 			return error;
@@ -39,7 +40,7 @@ void server_serve(struct server *server)
 	struct exchange_answer answer;
 	struct ibv_wc wc;
 
-	while (!next_receive(server, &wc)) {
+	while (!next_receive(server, &server->main, &wc, 10 * PATIENCE_MS)) {
 		memcpy(&command, server->messages + wc.wr_id * EXCHANGE_MESSAGE, sizeof(command));
 		exchange_command_swap(&command);
 		if (wc.byte_len != sizeof(command) || command.magic != EXCHANGE_MAGIC) {
@@ -48,7 +49,7 @@ void server_serve(struct server *server)
 		}
 		memset(&answer, 0, sizeof(answer));
 		if ((command.op != EXCHANGE_EXPECT || !command.delay) &&
-		    server_post_receive(server))
+		    server_post_receive(server, &server->main))
 			break;
 		if (run_command(server, &command, &answer) || send_answer(server, &answer))
 			break;
@@ -57,7 +58,7 @@ void server_serve(struct server *server)
 
 static int send_answer(struct server *server, const struct exchange_answer *answer)
 {
-	struct ibv_sge sge = server_message(server, EXCHANGE_SLOTS, sizeof(*answer));
+	struct ibv_sge sge = server_message(server, SERVER_ANSWER, sizeof(*answer));
 	struct ibv_send_wr wr = { .wr_id = ID_ANSWER,
 				  .opcode = IBV_WR_SEND,
 				  .sg_list = &sge,
@@ -72,7 +73,7 @@ static int send_answer(struct server *server, const struct exchange_answer *answ
 	wire->value = htobe64(answer->value);
 	if (wire->failed)
 		printf("# %s\n", wire->text);
-	return -ibv_post_send(server->id->qp, &wr, &bad);
+	return -ibv_post_send(server->main.qp, &wr, &bad);
 }
 
 /* The first complaint stands. */
@@ -111,7 +112,8 @@ static bool flags_match(uint32_t kind, unsigned int flags)
 static void check_message(struct server *server, const struct exchange_command *c, uint32_t index,
 			  const struct ibv_wc *wc, struct exchange_answer *answer)
 {
-	const uint8_t *at = server->messages + wc->wr_id * EXCHANGE_MESSAGE;
+	const uint32_t header = c->queue ? server->side.header : 0;
+	const uint8_t *at = server->messages + wc->wr_id * EXCHANGE_MESSAGE + header;
 	ssize_t wrong;
 
 	if (wc->opcode != receive_opcode(c->kind) || !flags_match(c->kind, wc->wc_flags))
@@ -123,9 +125,14 @@ static void check_message(struct server *server, const struct exchange_command *
 	else if (c->kind == KIND_SEND_INVALIDATE && wc->invalidated_rkey != c->token)
 		complain(answer, "message %u: invalidated %#x, expected %#x", index,
 			 wc->invalidated_rkey, c->token);
-	if (wc->byte_len != c->length)
+	if (wc->byte_len != c->length + header)
 		complain(answer, "message %u: %u bytes, expected %lu", index, wc->byte_len,
-			 c->length);
+			 c->length + header);
+	if (header && !(wc->wc_flags & IBV_WC_GRH && side_header_right(server, at - header)))
+		complain(answer, "message %u: wrong header before it", index);
+	if (header && wc->src_qp != server->side.remote_qpn)
+		complain(answer, "message %u: from queue pair %#x, expected %#x", index, wc->src_qp,
+			 server->side.remote_qpn);
 	if (c->kind == KIND_WRITE_IMMEDIATE)
 		return; /* its bytes are elsewhere */
 	wrong = pattern_mismatch(at, c->length, c->seed + index);
@@ -133,24 +140,30 @@ static void check_message(struct server *server, const struct exchange_command *
 		complain(answer, "message %u: byte %zd of %lu differs", index, wrong, c->length);
 }
 
+/* What is lost on the second queue pair is lost: that is for the client to hear. */
 static int expect(struct server *server, const struct exchange_command *c,
 		  struct exchange_answer *answer)
 {
+	struct endpoint *at = c->queue ? &server->side : &server->main;
 	struct ibv_wc wc;
 
 	if (c->delay) {
 		usleep(c->delay * 1000);
-		while (server->posted < EXCHANGE_SLOTS)
-			if (server_post_receive(server))
+		while (at->posted < EXCHANGE_SLOTS)
+			if (server_post_receive(server, at))
 				return -EIO;
 	}
 	for (uint32_t i = 0; i < c->count; i++) {
-		int error = next_receive(server, &wc);
+		int error = next_receive(server, at, &wc, c->queue ? LOST_MS : 10 * PATIENCE_MS);
 
+		if (error == -ETIMEDOUT && c->queue) {
+			complain(answer, "message %u has not come", i);
+			return 0;
+		}
 		if (error)
 			return error;
 		check_message(server, c, i, &wc, answer);
-		if (server_post_receive(server))
+		if (server_post_receive(server, at))
 			return -EIO;
 	}
 	return 0;
@@ -216,13 +229,13 @@ static int bind_window(struct server *server, const struct exchange_command *c,
 		.length = c->length,
 		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 	};
-	error = ibv_post_send(server->id->qp, &wr, &bad);
+	error = ibv_post_send(server->main.qp, &wr, &bad);
 	if (error) {
 		complain(answer, "posting a bind: %s", strerror(error));
 		return 0;
 	}
 	do
-		error = server_next(server, &wc, PATIENCE_MS);
+		error = server_next(server, &server->main, &wc, PATIENCE_MS);
 	while (!error && wc.wr_id != ID_BIND && !wc.status);
 	if (error || wc.status)
 		return error ? error : -EIO;
@@ -249,10 +262,35 @@ static enum ibv_wr_opcode request_opcode(uint32_t kind)
 	return kind <= KIND_COMPARE_SWAP ? opcodes[kind] : IBV_WR_SEND;
 }
 
+static void aim(const struct endpoint *at, const struct exchange_command *c, uint32_t index,
+		struct ibv_send_wr *wr)
+{
+	uint64_t remote = c->address + index * c->length;
+
+	if (c->kind == KIND_SEND_INVALIDATE)
+		wr->invalidate_rkey = c->token;
+	else
+		wr->imm_data = htobe32(c->immediate);
+	if (at->ah) {
+		wr->wr.ud.ah = at->ah;
+		wr->wr.ud.remote_qpn = at->remote_qpn;
+		wr->wr.ud.remote_qkey = c->token;
+	} else if (c->kind == KIND_FETCH_ADD || c->kind == KIND_COMPARE_SWAP) {
+		wr->wr.atomic.remote_addr = remote;
+		wr->wr.atomic.rkey = c->token;
+		wr->wr.atomic.compare_add = c->kind == KIND_FETCH_ADD ? c->seed : c->offset;
+		wr->wr.atomic.swap = c->seed;
+	} else {
+		wr->wr.rdma.remote_addr = remote;
+		wr->wr.rdma.rkey = c->token;
+	}
+}
+
 /* One at a time, from and to the beginning of the server's memory. */
 static int request_once(struct server *server, const struct exchange_command *c, uint32_t index,
 			struct exchange_answer *answer)
 {
+	struct endpoint *at = c->queue ? &server->side : &server->main;
 	struct ibv_sge sge = { .addr = (uintptr_t)server->memory,
 			       .length = (uint32_t)c->length,
 			       .lkey = server->memory_mr->lkey };
@@ -261,35 +299,22 @@ static int request_once(struct server *server, const struct exchange_command *c,
 				  .sg_list = &sge,
 				  .num_sge = c->length ? 1 : 0,
 				  .send_flags = IBV_SEND_SIGNALED };
-	uint64_t remote = c->address + index * c->length;
 	struct ibv_send_wr *bad;
 	struct ibv_wc wc;
 	int error;
 
-	if (c->kind == KIND_SEND_INVALIDATE)
-		wr.invalidate_rkey = c->token;
-	else
-		wr.imm_data = htobe32(c->immediate);
-	if (c->kind == KIND_FETCH_ADD || c->kind == KIND_COMPARE_SWAP) {
-		wr.wr.atomic.remote_addr = remote;
-		wr.wr.atomic.rkey = c->token;
-		wr.wr.atomic.compare_add = c->kind == KIND_FETCH_ADD ? c->seed : c->offset;
-		wr.wr.atomic.swap = c->seed;
-	} else {
-		wr.wr.rdma.remote_addr = remote;
-		wr.wr.rdma.rkey = c->token;
-		if (c->kind == KIND_READ)
-			memset(server->memory, 0, c->length);
-		else
-			pattern_fill(server->memory, c->length, c->seed + index);
-	}
-	error = ibv_post_send(server->id->qp, &wr, &bad);
+	aim(at, c, index, &wr);
+	if (c->kind == KIND_READ)
+		memset(server->memory, 0, c->length);
+	else if (c->kind < KIND_READ)
+		pattern_fill(server->memory, c->length, c->seed + index);
+	error = ibv_post_send(at->qp, &wr, &bad);
 	if (error) {
 		complain(answer, "request %u: posting: %s", index, strerror(error));
 		return 0;
 	}
 	do
-		error = server_next(server, &wc, PATIENCE_MS);
+		error = server_next(server, at, &wc, PATIENCE_MS);
 	while (!error && !wc.status && wc.wr_id != ID_REQUEST);
 	if (error)
 		return error;
@@ -313,6 +338,18 @@ static int request(struct server *server, const struct exchange_command *c,
 	return error;
 }
 
+static void open_side(struct server *server, const struct exchange_command *c,
+		      struct exchange_answer *answer)
+{
+	const char *what;
+	int error = side_open(server, c, &what);
+
+	if (error)
+		complain(answer, "second queue pair: %s: %s", what, strerror(-error));
+	else
+		answer->value = server->side.qp->qp_num;
+}
+
 /* Returns 0 when there is an answer to send. */
 static int run_command(struct server *server, const struct exchange_command *c,
 		       struct exchange_answer *answer)
@@ -326,6 +363,7 @@ static int run_command(struct server *server, const struct exchange_command *c,
 	case EXCHANGE_CHECK: check_memory(server, c, answer); return 0;
 	case EXCHANGE_WINDOW: return bind_window(server, c, answer);
 	case EXCHANGE_REQUEST: return request(server, c, answer);
+	case EXCHANGE_QUEUE: open_side(server, c, answer); return 0;
 	case EXCHANGE_DISCONNECT: rdma_disconnect(server->id); return -ECONNRESET;
 	case EXCHANGE_DIE: fflush(stdout); _exit(0);
 	}

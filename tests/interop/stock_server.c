@@ -27,7 +27,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	server.memory = aligned_alloc(4096, EXCHANGE_MEMORY);
-	server.messages = malloc((EXCHANGE_SLOTS + 1) * EXCHANGE_MESSAGE);
+	server.messages = malloc(SERVER_SLOTS * EXCHANGE_MESSAGE);
 	server.expected = malloc(EXCHANGE_MESSAGE + 2 * EXCHANGE_CHECKED);
 	if (!server.memory || !server.messages || !server.expected)
 		return 1;
@@ -78,21 +78,21 @@ static int create_objects(struct server *server)
 	server->completions = ibv_create_comp_channel(verbs);
 	if (!server->pd || !server->completions)
 		return -errno;
-	server->cq = ibv_create_cq(verbs, 128, NULL, server->completions, 0);
+	server->main.cq = ibv_create_cq(verbs, 128, NULL, server->completions, 0);
 	server->memory_mr = ibv_reg_mr(server->pd, server->memory, EXCHANGE_MEMORY, REMOTE_ALL);
 	server->read_only_mr = ibv_reg_mr(server->pd, server->memory, EXCHANGE_MEMORY,
 					  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
-	server->messages_mr =
-		ibv_reg_mr(server->pd, server->messages, (EXCHANGE_SLOTS + 1) * EXCHANGE_MESSAGE,
-			   IBV_ACCESS_LOCAL_WRITE);
-	if (!server->cq || !server->memory_mr || !server->read_only_mr || !server->messages_mr)
+	server->messages_mr = ibv_reg_mr(server->pd, server->messages,
+					 SERVER_SLOTS * EXCHANGE_MESSAGE, IBV_ACCESS_LOCAL_WRITE);
+	if (!server->main.cq || !server->memory_mr || !server->read_only_mr || !server->messages_mr)
 		return -errno;
-	qp.send_cq = server->cq;
-	qp.recv_cq = server->cq;
+	qp.send_cq = server->main.cq;
+	qp.recv_cq = server->main.cq;
 	if (rdma_create_qp(server->id, server->pd, &qp))
 		return -errno;
+	server->main.qp = server->id->qp;
 	for (unsigned int i = 0; i < EXCHANGE_SLOTS; i++)
-		if (server_post_receive(server))
+		if (server_post_receive(server, &server->main))
 			return -EIO;
 	return 0;
 }
@@ -161,6 +161,7 @@ int server_accept(struct server *server)
 
 void server_close(struct server *server)
 {
+	side_close(server);
 	if (server->id && server->id->qp)
 		rdma_destroy_qp(server->id);
 	if (server->window)
@@ -171,8 +172,8 @@ void server_close(struct server *server)
 		ibv_dereg_mr(server->read_only_mr);
 	if (server->memory_mr)
 		ibv_dereg_mr(server->memory_mr);
-	if (server->cq)
-		ibv_destroy_cq(server->cq);
+	if (server->main.cq)
+		ibv_destroy_cq(server->main.cq);
 	if (server->completions)
 		ibv_destroy_comp_channel(server->completions);
 	if (server->pd)
@@ -195,17 +196,18 @@ struct ibv_sge server_message(const struct server *server, unsigned int slot, ui
 				 .lkey = server->messages_mr->lkey };
 }
 
-int server_post_receive(struct server *server)
+int server_post_receive(struct server *server, struct endpoint *at)
 {
-	struct ibv_sge sge = server_message(server, server->next_slot, EXCHANGE_MESSAGE);
-	struct ibv_recv_wr wr = { .wr_id = server->next_slot, .sg_list = &sge, .num_sge = 1 };
+	unsigned int slot = at->first_slot + at->next_slot;
+	struct ibv_sge sge = server_message(server, slot, EXCHANGE_MESSAGE);
+	struct ibv_recv_wr wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 };
 	struct ibv_recv_wr *bad;
-	int error = ibv_post_recv(server->id->qp, &wr, &bad);
+	int error = ibv_post_recv(at->qp, &wr, &bad);
 
 	if (error)
 		return -error;
-	server->next_slot = (server->next_slot + 1) % EXCHANGE_SLOTS;
-	server->posted++;
+	at->next_slot = (at->next_slot + 1) % EXCHANGE_SLOTS;
+	at->posted++;
 	return 0;
 }
 
@@ -243,16 +245,16 @@ static int wait_for_something(struct server *server, int ms)
 	return 0;
 }
 
-int server_next(struct server *server, struct ibv_wc *wc, int ms)
+int server_next(struct server *server, struct endpoint *at, struct ibv_wc *wc, int ms)
 {
 	int n, error;
 
-	while (!(n = ibv_poll_cq(server->cq, 1, wc))) {
+	while (!(n = ibv_poll_cq(at->cq, 1, wc))) {
 		if (server->ended)
 			return -ECONNRESET;
-		if (ibv_req_notify_cq(server->cq, 0))
+		if (ibv_req_notify_cq(at->cq, 0))
 			return -EIO;
-		n = ibv_poll_cq(server->cq, 1, wc); /* what came before the arming */
+		n = ibv_poll_cq(at->cq, 1, wc); /* what came before the arming */
 		if (n)
 			break;
 		error = wait_for_something(server, ms);
@@ -262,6 +264,6 @@ int server_next(struct server *server, struct ibv_wc *wc, int ms)
 	if (n < 0)
 		return -EIO;
 	if (wc->opcode & IBV_WC_RECV && wc->status == IBV_WC_SUCCESS)
-		server->posted--;
+		at->posted--;
 	return 0;
 }
