@@ -279,18 +279,13 @@ void complete_entry(struct host *host, const struct shm_cqe *cqe)
 		end->entry[end->entries++ % SIM_RING] = *cqe;
 }
 
-static bool shows_all(const struct end *end)
-{
-	return !end->host->worker[end->worker].fresh;
-}
-
 /*
  * Those of requests wait here: they are judged by what the peer has received before. A daemon
  * that died has not come to show the last entries, and the next one has to run first.
  */
 void complete_requests(struct end *end)
 {
-	if (!shows_all(end) || !shows_all(end->peer))
+	if (host_is_fresh(end->host) || host_is_fresh(end->peer->host))
 		return;
 	for (uint32_t i = 0; i < end->entries; i++)
 		complete_request(end, &end->entry[i]);

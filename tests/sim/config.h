@@ -9,7 +9,7 @@
 #include "rng.h"
 
 #define SIM_PAIRS   8u /* at most */
-#define SIM_WORKERS 2u
+#define SIM_WORKERS 3u
 #define SIM_SGE     4u
 
 struct sim_config {
@@ -34,6 +34,7 @@ struct sim_config {
 	uint32_t calm_us;           /* mean of spells without any of this; 0: none */
 	uint32_t storm_us;          /* mean of what lies between them */
 
+	uint32_t move_every_us;    /* mean between two queue pairs that change workers; 0: never */
 	uint32_t restart_every_us; /* mean between two deaths of a daemon; 0: never */
 
 	/* Queue pairs; 0 where it is drawn for each pair. */

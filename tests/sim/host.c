@@ -33,6 +33,7 @@ struct sim_buffer *buffer_take(struct world *world)
 		world->all_buffers = buffer;
 	}
 	buffer->unkept = buffer->fatal = buffer->rnr = buffer->future = false;
+	buffer->take = 0;
 	buffer->holder = NULL;
 	buffer->packet =
 		(struct pktbuf){ .data = buffer->bytes, .capacity = sizeof(buffer->bytes) };
@@ -161,9 +162,13 @@ static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
 {
 	struct world *world = worker->host->world;
 	struct pktbuf *keep = buffer->unkept ? NULL : &buffer->packet;
-	struct wire_view view;
+	struct wire_view view = { 0 };
 	struct end *end;
 
+	if (!buffer->take && wire_parse(buffer->bytes, buffer->packet.length, &view) != WIRE_OK)
+		sim_fail(world, "a frame is good, and a moment later it is not");
+	if (move_receive(worker, buffer, view.qpn))
+		return;
 	if (wire_parse(buffer->bytes, buffer->packet.length, &view) == WIRE_OK && buffer->future) {
 		end = host_find_number(worker->host, view.qpn);
 		if (end)
@@ -198,6 +203,8 @@ static unsigned int run_turn(struct sim_worker *worker)
 		receive_one(worker, buffer);
 		done++;
 	}
+	move_turn(worker);
+	move_return_flights(worker);
 	done += transport_poll(worker->transport, world->now);
 	/* All tails have been published again: only from now on arms are taken with cause. */
 	worker->host->generation += worker->fresh;
@@ -222,6 +229,14 @@ unsigned int worker_turn(struct sim_worker *worker)
 	stores_end();
 	host->in_turn = false;
 	return done;
+}
+
+bool host_is_fresh(const struct host *host)
+{
+	for (unsigned int i = 0; i < host->workers; i++)
+		if (host->worker[i].fresh)
+			return true;
+	return false;
 }
 
 /* --- completion queues

@@ -101,14 +101,14 @@ static void report(const struct world *world)
 
 	printf("seed %llu: %llu frames (%llu lost, %llu doubled, %llu late, %llu corrupt, "
 	       "%llu forged), %llu requests, %llu receives, %llu queue pairs, %llu comparisons, "
-	       "%llu deaths, %.1f ms\n",
+	       "%llu deaths, %llu moves, %.1f ms\n",
 	       (unsigned long long)world->config.seed, (unsigned long long)s->frames,
 	       (unsigned long long)s->lost, (unsigned long long)s->doubled,
 	       (unsigned long long)s->reordered, (unsigned long long)s->corrupt,
 	       (unsigned long long)s->forged, (unsigned long long)s->requests,
 	       (unsigned long long)s->receives, (unsigned long long)s->lives * 2,
 	       (unsigned long long)s->quiet_points, (unsigned long long)s->restarts,
-	       (double)world->now / 1e6);
+	       (unsigned long long)s->moves, (double)world->now / 1e6);
 	fflush(stdout);
 }
 

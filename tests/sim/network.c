@@ -302,7 +302,7 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 
 /* --- arrival ---------------------------------------------------------------------- */
 
-static void queue_arrival(struct sim_worker *worker, struct sim_buffer *buffer)
+void worker_queue(struct sim_worker *worker, struct sim_buffer *buffer)
 {
 	buffer->holder = worker->host;
 	if (worker->arrived_tail - worker->arrived_head == worker->arrived_size) {
@@ -364,7 +364,7 @@ static void arrive(struct world *world, const struct flying *flying)
 	if (flying->tamper == TAMPER_REFUSE)
 		offer_refused(world, worker, &view, buffer);
 	else
-		queue_arrival(worker, buffer);
+		worker_queue(worker, buffer);
 }
 
 unsigned int network_deliver(struct world *world)

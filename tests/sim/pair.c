@@ -218,8 +218,10 @@ static void flush(struct end *end)
 	end->flushed_alive = !in_error(end);
 	sim_log(end->pair->world, "pair %u end %u: flushed by its consumer", end->pair->number,
 		end->side);
-	transport_flush(end->host->worker[end->worker].transport, end->index,
-			end->pair->world->now);
+	/* Its next home is told when it has come there. */
+	if (!end->moving)
+		transport_flush(end->host->worker[end->worker].transport, end->index,
+				end->pair->world->now);
 }
 
 /* From now on whoever lives is flushed, at once, later, or not before it has seen the end itself.
@@ -282,7 +284,7 @@ static bool may_close(struct end *end)
 	const struct sim_worker *worker = &end->host->worker[end->worker];
 
 	end_poll(end);
-	return end->flushed && !worker->fresh &&
+	return end->flushed && !host_is_fresh(end->host) &&
 	       transport_may_detach(worker->transport, end->index);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The client's side of the rings: entries in, doorbells, completions out, arms. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "shm/spsc.h"
@@ -7,8 +8,13 @@
 
 static void ring(struct end *end, struct shm_queue *queue)
 {
+	const struct shm_qp *memory = end->config.memory;
+	uint32_t home;
+
 	shm_store_release(&queue->tail, queue->tail + 1);
-	shm_doorbell_ring(&end->host->session->worker[end->worker], end->config.doorbell);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	home = __atomic_load_n(&memory->home, __ATOMIC_RELAXED);
+	shm_doorbell_ring(&end->host->session->worker[home], end->config.doorbell);
 }
 
 /* Entry, then as much of SGEs or data as the slot holds. */
@@ -70,14 +76,6 @@ static bool satisfies(uint32_t arm, const struct shm_cqe *cqe)
 	return arm == SHM_ARM_ANY || cqe->status != NT_SUCCESS_STATUS || cqe->solicited;
 }
 
-static bool daemon_is_fresh(const struct host *host)
-{
-	for (unsigned int i = 0; i < host->workers; i++)
-		if (host->worker[i].fresh)
-			return true;
-	return false;
-}
-
 /* An arm is taken, and the client told, exactly when something came that it asked for. */
 static void check_arm(struct sim_cq *cq, bool satisfied)
 {
@@ -95,7 +93,7 @@ static void check_arm(struct sim_cq *cq, bool satisfied)
 		return;
 	}
 	/* It died between showing an entry and taking the arm: the next one does that. */
-	if (satisfied && !taken && daemon_is_fresh(cq->host)) {
+	if (satisfied && !taken && host_is_fresh(cq->host)) {
 		cq->owed = true;
 		return;
 	}
@@ -113,29 +111,65 @@ static void check_arm(struct sim_cq *cq, bool satisfied)
 	cq->arm = SHM_ARM_NONE;
 }
 
-unsigned int cq_poll(struct sim_cq *cq)
-{
-	const struct host *host = cq->host;
-	bool satisfied = false;
-	unsigned int done = 0;
+struct taken {
+	struct shm_cqe cqe;
+	uint32_t order;
+};
 
-	for (unsigned int i = 0; i < host->workers; i++) {
+/* Of two entries of one queue pair the one with the smaller epoch is the older one. */
+static int compare_taken(const void *a, const void *b)
+{
+	const struct taken *x = a, *y = b;
+
+	if (x->cqe.epoch != y->cqe.epoch)
+		return x->cqe.epoch < y->cqe.epoch ? -1 : 1;
+	return x->order < y->order ? -1 : 1;
+}
+
+/* All that the rings show, in an order that keeps that of each queue pair. */
+static struct taken *take_all(struct sim_cq *cq, uint32_t *count, bool *satisfied)
+{
+	uint32_t size = 0, n = 0;
+	struct taken *taken;
+
+	for (unsigned int i = 0; i < cq->host->workers; i++)
+		size += shm_load_acquire(&cq->memory->ring[i].cursor.tail) - cq->head[i];
+	*count = size;
+	if (size == 0)
+		return NULL;
+	taken = malloc(size * sizeof(*taken));
+	if (taken == NULL)
+		sim_fail(cq->host->world, "no memory for completions");
+	for (unsigned int i = 0; i < cq->host->workers; i++) {
 		struct shm_cq_ring *ring = &cq->memory->ring[i];
 		const struct shm_cqe *entries = (void *)((uint8_t *)cq->memory + ring->offset);
 
 		while (cq->head[i] != shm_load_acquire(&ring->cursor.tail)) {
-			const struct shm_cqe cqe = entries[cq->head[i] & (cq->memory->slots - 1)];
+			struct taken *one = &taken[n];
 
+			one->cqe = entries[cq->head[i] & (cq->memory->slots - 1)];
+			one->order = n++;
 			if ((int32_t)(cq->head[i] - cq->arm_tail[i]) >= 0)
-				satisfied |= satisfies(cq->arm, &cqe);
+				*satisfied |= satisfies(cq->arm, &one->cqe);
 			cq->head[i]++;
 			shm_store_release(&ring->cursor.head, cq->head[i]);
-			complete_entry(cq->host, &cqe);
-			done++;
 		}
 	}
+	qsort(taken, n, sizeof(*taken), compare_taken);
+	return taken;
+}
+
+unsigned int cq_poll(struct sim_cq *cq)
+{
+	bool satisfied = false;
+	uint32_t count;
+	struct taken *taken = take_all(cq, &count, &satisfied);
+
+	for (uint32_t i = 0; i < count; i++)
+		complete_entry(cq->host, &taken[i].cqe);
+	free(taken);
 	check_arm(cq, satisfied);
-	return done;
+	return count;
 }
 
 unsigned int end_poll(struct end *end)

@@ -35,8 +35,10 @@ static void lose_frames(struct host *host)
 {
 	struct world *world = host->world;
 
-	for (unsigned int i = 0; i < host->workers; i++)
+	for (unsigned int i = 0; i < host->workers; i++) {
 		host->worker[i].arrived_head = host->worker[i].arrived_tail;
+		host->worker[i].returns = 0;
+	}
 	for (struct sim_buffer *buffer = world->all_buffers; buffer; buffer = buffer->older)
 		if (buffer->holder == host)
 			buffer_return(world, buffer);
@@ -92,8 +94,13 @@ static void show_objects(struct host *host)
 /* What the control core had asked for, and not been told of, it asks for again. */
 static void resume_end(struct end *end)
 {
-	struct transport *transport = end->host->worker[end->worker].transport;
+	struct host *host = end->host;
 	const uint64_t now = end->pair->world->now;
+	struct transport *transport;
+
+	end->worker = qp_home(host->shared, end->index);
+	end->moving = end->move_wanted = false;
+	transport = host->worker[end->worker].transport;
 
 	transport_attach(transport, end->index, now);
 	if (end->flush_asked && !end->flushed)

@@ -26,7 +26,8 @@
 #define SIM_SRQ      32u /* receives shared by the queue pairs of a worker, at most */
 #define SRQ_CONTEXT  0xffffffff00000000ull /* of their request contexts, upper half */
 #define SIM_RING     512u                  /* requests or receives of an end in hand, at most */
-#define SIM_TROUBLES 16u                   /* more than any retry count */
+#define SIM_RETURNS  64u
+#define SIM_TROUBLES 16u /* more than any retry count */
 #define SIM_DEAD     64u
 #define SIM_MESSAGES 1024u /* of an end, remembered by PSN */
 #define SIM_WINDOWS  3u    /* of an end, the one over the strip not counted */
@@ -240,6 +241,8 @@ struct end {
 	uint32_t source, sink, target, strip, receive_area;
 
 	uint32_t index, number, worker;
+	bool move_wanted, moving; /* to another worker; between two of them */
+	uint32_t move_to;
 	uint32_t life; /* upper half of its request contexts */
 	struct qp_config config;
 	struct qp_connection connection;
@@ -323,6 +326,8 @@ struct sim_worker {
 	uint32_t room;       /* frames that get() still gives in this turn */
 	struct sim_buffer **arrived;
 	uint32_t arrived_head, arrived_tail, arrived_size;
+	uint32_t returned[SIM_RETURNS]; /* chains of records that others had */
+	uint32_t returns;
 	uint64_t turns; /* each ends with a quiescent state */
 };
 
@@ -362,6 +367,7 @@ struct host {
 	bool in_turn;
 	jmp_buf death;
 	uint32_t generation; /* changes with each death, and when all is published again */
+	uint32_t moves;      /* queue pairs that have changed workers */
 	bool notified;       /* the client was woken since it last looked */
 	uint8_t mac[6], v4[16], v6[16];
 };
@@ -374,6 +380,7 @@ struct sim_buffer {
 	bool unkept;              /* the transport may not keep it */
 	bool fatal;               /* a NAK that ends the queue pair, as it was sent */
 	bool rnr;                 /* an RNR NAK, as it was sent */
+	uint32_t take;            /* no frame: this queue pair comes from another worker */
 	bool future;              /* its PSN is to become one that was never sent */
 	uint8_t bytes[4096 + 256];
 };
@@ -417,7 +424,7 @@ struct sim_statistics {
 	uint64_t timeouts_legal, flushed_lives;
 	uint64_t kind[KINDS];
 	uint64_t fault[FAULT_COUNT], exact[FAULT_COUNT];
-	uint64_t revoked_in_use, strip_checks, restarts;
+	uint64_t revoked_in_use, strip_checks, restarts, moves;
 };
 
 struct world {
@@ -434,7 +441,7 @@ struct world {
 	uint64_t next_quiet; /* frames until the next comparison of all memory */
 	uint32_t life;
 	uint32_t idle_turns;
-	uint64_t next_restart;
+	uint64_t next_restart, next_move;
 	uint32_t deaths;
 	FILE *log;
 	struct sim_statistics statistics;
@@ -472,6 +479,8 @@ void token_list_add(struct token_list *list, uint32_t token);
 /* The end that has this queue pair, by index or by number; NULL: none has. */
 struct end *host_find_index(struct host *host, uint32_t index);
 struct end *host_find_number(struct host *host, uint32_t number);
+/* Some worker has not run since its daemon adopted the arena: not all may be shown. */
+bool host_is_fresh(const struct host *host);
 struct sim_buffer *buffer_take(struct world *world);
 void buffer_return(struct world *world, struct sim_buffer *buffer);
 
@@ -489,6 +498,16 @@ void host_restart(struct host *host);
 void stores_begin(struct host *host);
 void stores_end(void);
 
+/* --- move.c ------------------------------------------------------------------------ */
+
+/* Now and then one is asked to change workers. */
+void move_some(struct world *world);
+/* Those leave that are asked to. */
+void move_turn(struct sim_worker *worker);
+/* A message of another worker, or a frame of a queue pair that has left: taken care of? */
+bool move_receive(struct sim_worker *worker, struct sim_buffer *buffer, uint32_t qpn);
+void move_return_flights(struct sim_worker *worker);
+
 /* --- network.c
  * ------------------------------------------------------------------------------------------ */
 
@@ -496,6 +515,8 @@ void stores_end(void);
 void network_send(struct world *world, struct host *from, struct sim_buffer *buffer);
 /* Hands over what is due. How many. */
 unsigned int network_deliver(struct world *world);
+/* Into the queue of what has arrived at a worker. */
+void worker_queue(struct sim_worker *worker, struct sim_buffer *buffer);
 uint64_t network_next(const struct world *world);
 void network_destroy(struct world *world);
 /* Something went wrong that a retry has to make good. */

@@ -118,7 +118,7 @@ void window_note_turns(const struct host *host, uint64_t turns[SIM_WORKERS], uin
 {
 	for (unsigned int i = 0; i < host->workers; i++)
 		turns[i] = host->worker[i].turns;
-	*generation = host->generation + 1;
+	*generation = host->generation + host->moves + 1;
 }
 
 /* Every other worker has been in a quiescent state since the token died, or earlier. */
@@ -127,7 +127,7 @@ void window_check_grace(const struct end *end, const struct sim_window *window,
 {
 	const struct host *host = end->host;
 
-	if (window->tied || generation != host->generation + 1)
+	if (window->tied || generation != host->generation + host->moves + 1)
 		return;
 	for (unsigned int i = 0; i < host->workers; i++)
 		if (i != end->worker && host->worker[i].turns == turns[i])

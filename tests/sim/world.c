@@ -79,6 +79,7 @@ static void turn(struct world *world)
 	uint64_t next;
 
 	bring_death(world);
+	move_some(world);
 	done += turn_workers(world);
 	for (uint32_t i = 0; i < world->config.pairs; i++)
 		done += pair_turn(&world->pair[i]);
