@@ -106,7 +106,10 @@ static void resume_invalidate(struct transport *t, struct qp *qp)
 	}
 }
 
-/* Where the newest SEND or WRITE stands, behind which only READs and atomics were taken. */
+/*
+ * Where the newest SEND or WRITE stands, behind which only READs and atomics were taken. With as
+ * many of them as are kept, what is noted is right: it was before the first of them came.
+ */
 static void find_ack_psn(const struct transport *t, struct qp *qp)
 {
 	uint32_t behind = responder_psn(qp->responder);
@@ -116,11 +119,12 @@ static void find_ack_psn(const struct transport *t, struct qp *qp)
 		const struct responder_resource *resource = resource_at(t, qp, --number);
 
 		if (resource->kind == RESOURCE_NONE ||
-		    psn_add(resource->psn, resource->packets) != behind)
-			break;
+		    psn_add(resource->psn, resource->packets) != behind) {
+			qp->ack_psn = psn_add(behind, PSN_MASK);
+			return;
+		}
 		behind = resource->psn;
 	}
-	qp->ack_psn = psn_add(behind, PSN_MASK);
 }
 
 /* What was to be answered is asked for again: so it was answered once as far as we care. */

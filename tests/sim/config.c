@@ -84,6 +84,7 @@ void config_draw(struct sim_config *c, uint64_t seed, uint64_t packets)
 	c->workers[0] = rng_between(&rng, 1, SIM_WORKERS);
 	c->workers[1] = rng_between(&rng, 1, SIM_WORKERS);
 	c->pairs = rng_percent(&rng, 30) ? 1 : rng_between(&rng, 2, SIM_PAIRS);
+	c->looses = rng_percent(&rng, 60) ? 0 : rng_between(&rng, 1, SIM_LOOSE);
 	c->flights = rng_percent(&rng, 20) ? rng_between(&rng, 8, 64) : 4096;
 	c->shared_cq = rng_percent(&rng, 40);
 	if (rng_percent(&rng, 20))
@@ -142,6 +143,8 @@ static const struct {
 	  "us, mean of what lies between them" },
 	{ "pairs", VALUE_NUMBER, offsetof(struct sim_config, pairs), 1, SIM_PAIRS,
 	  "of queue pairs" },
+	{ "loose", VALUE_NUMBER, offsetof(struct sim_config, looses), 0, SIM_LOOSE,
+	  "pairs of unreliable queue pairs, UC and UD" },
 	{ "workers-a", VALUE_NUMBER, offsetof(struct sim_config, workers[0]), 1, SIM_WORKERS,
 	  "of one host" },
 	{ "workers-b", VALUE_NUMBER, offsetof(struct sim_config, workers[1]), 1, SIM_WORKERS,

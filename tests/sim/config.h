@@ -11,6 +11,7 @@
 #define SIM_PAIRS   8u /* at most */
 #define SIM_WORKERS 3u
 #define SIM_SGE     4u
+#define SIM_LOOSE   4u /* at most */
 
 struct sim_config {
 	uint64_t seed;
@@ -19,6 +20,7 @@ struct sim_config {
 	/* Hosts. */
 	uint32_t workers[2];
 	uint32_t pairs;
+	uint32_t looses;        /* pairs of unreliable queue pairs */
 	uint32_t flights;       /* records of each host */
 	bool shared_receives;   /* one SRQ of a worker for most of its queue pairs */
 	bool shared_cq;         /* one CQ of a host for everything */

@@ -33,7 +33,8 @@ const char *forge_refused(struct world *world, uint8_t *frame, const struct fram
 	struct rng *rng = &world->weather;
 	uint8_t *bth = frame + facts->bth, *ip = frame + facts->l3;
 
-	switch (rng_below(rng, 6)) {
+	/* A datagram may come from anywhere. */
+	switch (rng_below(rng, facts->opcode < 0x60 ? 6 : 2)) {
 	case 0:
 		bth[2] = 0x7f;
 		bth[3] = (uint8_t)rng_below(rng, 255);

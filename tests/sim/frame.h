@@ -24,7 +24,7 @@ struct frame_facts {
 	const char *name; /* of the opcode */
 };
 
-/* False: not a whole RC frame in IPv4 or IPv6. */
+/* False: not a whole frame of RC, UC or UD in IPv4 or IPv6. */
 bool frame_read(const uint8_t *frame, uint32_t length, struct frame_facts *facts);
 
 bool frame_icrc_good(const uint8_t *frame, const struct frame_facts *facts);

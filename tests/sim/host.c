@@ -92,6 +92,9 @@ static void io_event(void *context, const struct transport_event *event)
 	if (event->type >= TRANSPORT_SRQ_LIMIT && event->type != TRANSPORT_BAD_TOKEN)
 		sim_fail(world, "host %u: event %u, value %u, that nothing gives cause for",
 			 worker->host->number, event->type, event->value);
+	if (event->type < TRANSPORT_SRQ_LIMIT || event->type == TRANSPORT_BAD_TOKEN)
+		if (loose_event(worker->host, event))
+			return;
 	end = host_find_index(worker->host, event->object);
 	if (end == NULL)
 		sim_fail(world, "host %u: event %u of queue pair %u, which is not there",
@@ -145,7 +148,10 @@ static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buf
 			 const struct wire_view *view)
 {
 	struct end *end = host_find_number(worker->host, view->qpn);
+	struct loose_end *loose = end ? NULL : loose_find(worker->host, view->qpn);
 
+	if (loose)
+		loose->frames_come++;
 	if (end == NULL)
 		return;
 	if (buffer->rnr && !buffer->future)
@@ -480,7 +486,7 @@ void host_create(struct world *world, unsigned int number)
 	host->size = 2 * AREA_GUARD + AREA_SHARED + AREA_GUARD +
 		     world->config.pairs * (AREA_SOURCE + AREA_SINK + AREA_TARGET + AREA_STRIP +
 					    AREA_RECEIVE + 5 * AREA_GUARD) +
-		     SIM_WORKERS * (AREA_SRQ + AREA_GUARD);
+		     world->looses * AREA_LOOSE + SIM_WORKERS * (AREA_SRQ + AREA_GUARD);
 	choose_base(host);
 	memcpy(host->mac, (uint8_t[6]){ 2, 0, 0, 0, 0, letter }, 6);
 	memcpy(host->v4, (uint8_t[16]){ [10] = 255, 255, 10, 0, 0, letter }, 16);

@@ -163,6 +163,8 @@ static void report_sum(const struct sim_statistics *s, uint64_t seeds)
 	for (int i = 1; i < FAULT_COUNT; i++)
 		printf("  %6llu of %6llu told as such: %s\n", (unsigned long long)s->exact[i],
 		       (unsigned long long)s->fault[i], fault_name((enum fault)i));
+	printf("  %llu of %llu unreliable messages with a receive arrived\n",
+	       (unsigned long long)s->loose_received, (unsigned long long)s->loose);
 	printf("  %llu ends by timeout, %llu by flush, %llu windows taken while in use, "
 	       "%llu looks at their memory\n",
 	       (unsigned long long)s->timeouts_legal, (unsigned long long)s->flushed_lives,

@@ -89,6 +89,7 @@ static void show_objects(struct host *host)
 		cq_set_memory(host->shared, end->receive_cq->index, end->receive_cq->memory);
 		qp_set_memory(host->shared, end->index, end->config.memory);
 	}
+	loose_show(host);
 }
 
 /* What the control core had asked for, and not been told of, it asks for again. */
@@ -132,6 +133,7 @@ void host_restart(struct host *host)
 	for (uint32_t i = 0; i < world->config.pairs; i++)
 		if (world->pair[i].end[host->number].index)
 			resume_end(&host->world->pair[i].end[host->number]);
+	loose_resume(host);
 	bury(&dead);
 	host->generation++;
 	host->world->statistics.restarts++;

@@ -42,6 +42,12 @@
 #define AREA_RECEIVE 131072u
 #define AREA_SRQ     (SIM_SRQ * 8192u)
 
+#define LOOSE_BYTES    8192u /* source and target of an unreliable queue pair */
+#define LOOSE_SLOT     4096u /* memory of one of its receives */
+#define LOOSE_RECEIVES 16u
+#define LOOSE_HISTORY  512u /* messages that may still arrive */
+#define AREA_LOOSE     (2 * LOOSE_BYTES + LOOSE_RECEIVES * LOOSE_SLOT + 4 * AREA_GUARD)
+
 struct world;
 struct host;
 struct pair;
@@ -314,6 +320,47 @@ struct pair {
 	bool tight;        /* they are not, and RNR retries have an end */
 };
 
+/* --- unreliable queue pairs ------------------------------------------------------- */
+
+struct loose_message {
+	uint32_t number;
+	uint8_t kind; /* SEND, SEND_IMM, WRITE, WRITE_IMM */
+	bool never;   /* it does not arrive, whatever the network does */
+	bool solicited;
+	uint32_t length, target, immediate, token;
+	uint8_t *bytes;
+};
+
+struct loose_end {
+	struct loose *loose;
+	struct host *host;
+	struct loose_end *peer;
+	unsigned int side;
+	uint32_t area, source, target, receive_area; /* in the host's memory */
+	uint32_t index, number, worker;
+	struct qp_config config;
+	struct qp_path path;
+	struct sim_cq *cq;
+	uint32_t ah;
+	uint32_t next_psn; /* of the next frame */
+	struct loose_message message[LOOSE_HISTORY];
+	uint32_t head, tail;                 /* requests in hand */
+	uint32_t receive_head, receive_tail; /* receives in hand */
+	uint32_t split[LOOSE_RECEIVES];      /* bytes of a receive's first SGE */
+	uint32_t matched;                    /* first message of the peer that can come next */
+	uint64_t frames_sent, frames_come;
+	bool flush_asked, flushed;
+};
+
+struct loose {
+	struct world *world;
+	uint32_t number;
+	uint8_t type; /* enum shm_qp_type */
+	uint32_t mtu;
+	uint32_t capacity; /* of every receive */
+	struct loose_end end[2];
+};
+
 /* --- hosts --------------------------------------------------------------------------------------
  */
 
@@ -425,6 +472,7 @@ struct sim_statistics {
 	uint64_t kind[KINDS];
 	uint64_t fault[FAULT_COUNT], exact[FAULT_COUNT];
 	uint64_t revoked_in_use, strip_checks, restarts, moves;
+	uint64_t loose, loose_received;
 };
 
 struct world {
@@ -433,6 +481,8 @@ struct world {
 	uint64_t now;
 	struct host host[2];
 	struct pair *pair;
+	struct loose *loose;
+	uint32_t looses;
 	struct network network;
 	struct sim_buffer *free_buffers, *all_buffers;
 	uint32_t buffers;    /* outside the pool */
@@ -497,6 +547,25 @@ void host_restart(struct host *host);
 /* A worker of this host runs, not what it calls: its stores count. */
 void stores_begin(struct host *host);
 void stores_end(void);
+
+/* --- loose.c ---------------------------------------------------------------------- */
+
+void loose_open(struct world *world, uint32_t number);
+unsigned int loose_turn(struct loose *loose);
+bool loose_is_still(const struct loose *loose);
+/* Before all memory is compared: what may be there by now is the model's. */
+void loose_settle(struct world *world);
+struct loose_end *loose_find(const struct host *host, uint32_t number);
+/* A frame of it leaves. */
+void loose_sent(struct loose_end *sender, const uint8_t *frame, const struct frame_facts *facts);
+/* Whether the event is about one of them. */
+bool loose_event(struct host *host, const struct transport_event *event);
+/* The host's daemon has died: what the next one is shown, and what it is told again. */
+void loose_show(struct host *host);
+void loose_resume(struct host *host);
+void loose_flush(struct loose *loose);
+bool loose_is_flushed(const struct loose *loose);
+void loose_close(struct loose *loose);
 
 /* --- move.c ------------------------------------------------------------------------ */
 

@@ -83,6 +83,8 @@ static void turn(struct world *world)
 	done += turn_workers(world);
 	for (uint32_t i = 0; i < world->config.pairs; i++)
 		done += pair_turn(&world->pair[i]);
+	for (uint32_t i = 0; i < world->looses; i++)
+		done += loose_turn(&world->loose[i]);
 	if (done) {
 		world->idle_turns = 0;
 		world->now += rng_between(&world->schedule, 100, 3000);
@@ -101,11 +103,15 @@ static bool all_still(const struct world *world)
 	for (uint32_t i = 0; i < world->config.pairs; i++)
 		if (!pair_is_still(&world->pair[i]))
 			return false;
+	for (uint32_t i = 0; i < world->looses && !world->closing; i++)
+		if (!loose_is_still(&world->loose[i]))
+			return false;
 	return true;
 }
 
 static void compare(struct world *world)
 {
+	loose_settle(world);
 	model_compare(world);
 	for (int i = 0; i < 2; i++) {
 		host_check_tokens(&world->host[i]);
@@ -159,6 +165,23 @@ static void check_counters(struct world *world)
 			 (unsigned long long)timeouts, (unsigned long long)retransmits);
 }
 
+static void close_loose(struct world *world)
+{
+	for (uint32_t i = 0; i < world->looses; i++) {
+		loose_flush(&world->loose[i]);
+		for (int turns = 0; !loose_is_flushed(&world->loose[i]); turns++) {
+			turn(world);
+			if (turns > 100000)
+				sim_fail(world, "loose pair %u: its flush does not end", i);
+		}
+	}
+	loose_settle(world);
+	for (uint32_t i = 0; i < world->looses; i++)
+		loose_close(&world->loose[i]);
+	world->looses = 0;
+	free(world->loose);
+}
+
 static void close_all(struct world *world)
 {
 	world->closing = true;
@@ -166,6 +189,7 @@ static void close_all(struct world *world)
 		pair_flush(&world->pair[i]);
 	while (!all_still(world))
 		turn(world);
+	close_loose(world);
 	compare(world);
 	network_destroy(world);
 	host_destroy(&world->host[0]);
@@ -192,10 +216,16 @@ void world_run(struct world *world)
 	world->pair = calloc(world->config.pairs, sizeof(*world->pair));
 	if (world->pair == NULL)
 		sim_fail(world, "no memory");
+	world->looses = world->config.looses;
+	world->loose = calloc(world->looses + 1, sizeof(*world->loose));
+	if (world->loose == NULL)
+		sim_fail(world, "no memory");
 	host_create(world, 0);
 	host_create(world, 1);
 	for (uint32_t i = 0; i < world->config.pairs; i++)
 		pair_open(world, i);
+	for (uint32_t i = 0; i < world->looses; i++)
+		loose_open(world, i);
 	while (world->statistics.frames < world->config.packets) {
 		if (world->statistics.frames >= world->next_quiet) {
 			settle(world);
