@@ -83,7 +83,9 @@ void config_draw(struct sim_config *c, uint64_t seed, uint64_t packets)
 	draw_traffic(c, &rng);
 	c->workers[0] = rng_between(&rng, 1, SIM_WORKERS);
 	c->workers[1] = rng_between(&rng, 1, SIM_WORKERS);
-	c->pairs = rng_percent(&rng, 30) ? 1 : rng_between(&rng, 2, SIM_PAIRS);
+	c->pairs = rng_percent(&rng, 30) ? 1 : rng_between(&rng, 2, 8);
+	if (rng_percent(&rng, 6))
+		c->pairs = rng_between(&rng, 9, SIM_PAIRS);
 	c->looses = rng_percent(&rng, 60) ? 0 : rng_between(&rng, 1, SIM_LOOSE);
 	c->flights = rng_percent(&rng, 20) ? rng_between(&rng, 8, 64) : 4096;
 	c->shared_cq = rng_percent(&rng, 40);

@@ -8,7 +8,7 @@
 
 #include "rng.h"
 
-#define SIM_PAIRS   8u /* at most */
+#define SIM_PAIRS   64u /* at most */
 #define SIM_WORKERS 3u
 #define SIM_SGE     4u
 #define SIM_LOOSE   4u /* at most */

@@ -209,6 +209,12 @@ static struct op *wrong_operation(struct end *end)
 	return refused(op, NT_DATA_ERROR);
 }
 
+/* One too many is what a wrong comparison lets through. */
+static uint32_t one_or_more(struct rng *rng, uint32_t most)
+{
+	return rng_percent(rng, 50) ? 1 : rng_between(rng, 1, most);
+}
+
 static struct op *too_long(struct end *end)
 {
 	const struct receive *receive = receive_next(end->peer);
@@ -216,8 +222,8 @@ static struct op *too_long(struct end *end)
 
 	if (receive == NULL || receive->capacity > AREA_SOURCE - 3 * end->pair->mtu)
 		return NULL;
-	op = op_make_send(end, receive->capacity + rng_between(&end->pair->world->traffic, 1,
-							       2 * end->pair->mtu));
+	op = op_make_send(end, receive->capacity +
+				       one_or_more(&end->pair->world->traffic, 2 * end->pair->mtu));
 	if (op) {
 		op->status = NT_DATA_ERROR;
 		op->receive_status = NT_DATA_OVERRUN;
@@ -445,13 +451,15 @@ static struct op *wrong_shape(struct end *end, enum fault fault)
 		op->list[0].length += rng_percent(rng, 50) ? 8 : (uint32_t)-1;
 	} else if (fault == FAULT_SGE_COUNT) {
 		op->sqe.flags &= ~SHM_FLAG_INLINE;
-		op->sqe.nsge = (uint8_t)rng_between(rng, end->config.send_sge + 1, 255);
+		op->sqe.nsge = (uint8_t)(end->config.send_sge +
+					 one_or_more(rng, 255 - end->config.send_sge));
 	} else {
 		op->sqe.flags |= SHM_FLAG_INLINE;
 		op->sqe.inline_length =
 			fault == FAULT_INLINE_KIND
 				? (uint16_t)rng_below(rng, end->config.inline_size + 1)
-				: (uint16_t)rng_between(rng, end->config.inline_size + 1, 65535);
+				: (uint16_t)(end->config.inline_size +
+					     one_or_more(rng, 65535 - end->config.inline_size));
 	}
 	return at_home(op, NT_DATA_OVERRUN);
 }

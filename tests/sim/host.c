@@ -372,14 +372,14 @@ static void create_tables(struct host *host)
 	struct arena_spec spec[ARENA_TABLES] = { 0 };
 
 	host->memory_sizes = (struct memory_sizes){
-		.tokens = 8192, .segments = 4, .regions = 16, .windows = 256, .pds = 8
+		.tokens = 8192, .segments = 4, .regions = 32, .windows = 512, .pds = 8
 	};
 	host->sizes =
-		(struct transport_sizes){ .qps = 64,
-					  .cqs = 128,
+		(struct transport_sizes){ .qps = 256,
+					  .cqs = 256,
 					  .srqs = 2 + SIM_WORKERS,
 					  .addresses = 64,
-					  .resources = 64 * 16,
+					  .resources = 256 * 16,
 					  .flights = world->config.flights * host->workers + 1,
 					  .workers = host->workers,
 					  .sessions = SIM_SESSION + 1 };
@@ -497,7 +497,7 @@ void host_create(struct world *world, unsigned int number)
 	for (unsigned int i = 0; i < host->workers && world->config.shared_receives; i++)
 		srq_open(&host->worker[i]);
 	if (world->config.shared_cq)
-		host->shared_cq = cq_open(host, SIM_PAIRS * 2 * SIM_RING, 0);
+		host->shared_cq = cq_open(host, world->config.pairs * 2 * SIM_RING, 0);
 }
 
 /* No window is bound any more: nothing holds them. */

@@ -64,7 +64,7 @@ static void open_queues(struct loose_end *end)
 				 .receive_sge = 2,
 				 .doorbell = 1000 + end->loose->number,
 				 .home = end->worker };
-	end->cq = cq_open(host, q->send_depth + q->receive_depth, 100 + end->loose->number);
+	end->cq = cq_open(host, q->send_depth + q->receive_depth, 1000 + end->loose->number);
 	q->send_cq = q->receive_cq = end->cq->index;
 	q->memory_size = qp_memory_size(q);
 	q->memory = aligned_alloc(64, (q->memory_size + 63) & ~63ull);
@@ -250,9 +250,10 @@ static uint32_t draw_size(struct loose_end *end, bool write)
 	case 2: return most < loose->mtu ? most : loose->mtu;
 	case 3: /* longer than the receive */
 		if (loose->type == SHM_QP_UC && !write && most < LOOSE_BYTES - 100)
-			return most + rng_between(rng, 1, 100);
+			return most + (rng_percent(rng, 50) ? 1 : rng_between(rng, 1, 100));
 		if (loose->type == SHM_QP_UD && most < loose->mtu)
-			return most + rng_between(rng, 1, loose->mtu - most);
+			return most +
+			       (rng_percent(rng, 50) ? 1 : rng_between(rng, 1, loose->mtu - most));
 		return most;
 	default: return rng_below(rng, most + 1);
 	}

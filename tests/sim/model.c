@@ -128,7 +128,7 @@ enum hazard model_hazard(const struct end *end, const struct op *op)
 			hazard = HAZARD_FENCE;
 		/* It would be dead when an answer that got lost is asked for again. */
 		if (op->kind == KIND_SEND_INV && op_returns(earlier) &&
-		    earlier->window == op->window)
+		    earlier->window == op->window && !config_is_perfect(&end->pair->world->config))
 			hazard = HAZARD_FENCE;
 	}
 	return hazard;

@@ -295,6 +295,8 @@ static unsigned int close_when_flushed(struct pair *pair)
 
 	if (!may_close(&pair->end[0]) || !may_close(&pair->end[1]))
 		return 0;
+	if (windows_lent(&pair->end[0]) | windows_lent(&pair->end[1]))
+		return 0;
 	window_watch(&pair->end[0]);
 	window_watch(&pair->end[1]);
 	judge_end(&pair->end[0]);

@@ -112,13 +112,14 @@ bool receive_post(struct end *end, enum receive_kind kind)
 	return true;
 }
 
-/* Not so long that the peer gives up. */
+/* Not so long that the peer gives up, nor that it sends the same for ever. */
 static uint32_t longest_hold(const struct end *end)
 {
 	const struct qp_connection *c = &end->connection;
-	const uint64_t longest = rnr_time(c->min_rnr_timer) * (c->rnr_retry / 2);
+	const uint32_t rounds = c->rnr_retry == 7 ? 30 : c->rnr_retry / 2;
+	const uint64_t longest = rnr_time(c->min_rnr_timer) * rounds;
 
-	return c->rnr_retry == 7 || longest > 3000000 ? 3000000 : (uint32_t)longest;
+	return longest > 3000000 ? 3000000 : (uint32_t)longest;
 }
 
 /* Late receives: for a while none are posted, and what the peer sends has to wait. */

@@ -195,6 +195,12 @@ struct sim_window {
 	uint32_t rights;
 	uint32_t offset, length; /* in the host's memory */
 	bool tied;
+	/*
+	 * It may lie in the memory of another pair's end on the same host, in that one's life;
+	 * then the peer of that one uses it, on a queue pair that is not the owner's.
+	 */
+	struct end *lent;
+	uint32_t lent_life;
 	/* When its invalidate was posted: turns of all workers, and of which daemon. */
 	uint64_t asked[SIM_WORKERS];
 	uint32_t asked_generation;
@@ -716,7 +722,9 @@ struct sim_window *window_pick(struct end *end, uint32_t rights, uint32_t length
 void window_watch(struct end *end);
 /* A bind of this free window, not posted. */
 struct op *window_bind_op(struct end *end, struct sim_window *window);
-bool window_in_use(const struct end *user, const struct sim_window *window);
+bool window_in_use(const struct sim_window *window);
+/* No more uses of windows that others may use; whether some are still under way. */
+bool windows_lent(struct end *end);
 
 /* --- fault.c
  * -----------------------------------------------------------------------------------------------------

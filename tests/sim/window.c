@@ -47,25 +47,89 @@ void window_destroy_all(struct end *end)
 	}
 }
 
-/* Cancelled requests count: they may still be on their way. */
-bool window_in_use(const struct end *user, const struct sim_window *window)
+/* The end in whose memory it lies. */
+static struct end *window_place(const struct sim_window *window)
 {
+	if (window->lent == NULL)
+		return window->owner;
+	return window->lent->life == window->lent_life ? window->lent : NULL;
+}
+
+/* Cancelled requests count: they may still be on their way, while a queue pair takes them. */
+bool window_in_use(const struct sim_window *window)
+{
+	const struct end *place = window_place(window), *user;
+
+	if (place == NULL)
+		return false;
+	user = place->peer;
+	if (place->flushed && user->flushed)
+		return false;
 	for (uint32_t i = user->oldest; i != user->tail; i++)
 		if (user->op[i % SIM_RING]->window == window)
 			return true;
 	return false;
 }
 
+bool windows_lent(struct end *end)
+{
+	bool used = false;
+
+	for (uint32_t i = 0; i < SIM_WINDOWS; i++) {
+		struct sim_window *window = &end->window[i];
+
+		if (window->lent == NULL)
+			continue;
+		if (window->state == WINDOW_BOUND)
+			window->state = WINDOW_ENDING;
+		used |= window_in_use(window);
+	}
+	return used;
+}
+
+static bool usable(const struct sim_window *window, const struct end *place, uint32_t rights,
+		   uint32_t length)
+{
+	const bool lives =
+		window->state == WINDOW_BOUND || (window->strip && window->state == WINDOW_ENDING);
+
+	return lives && window_place(window) == place && (rights & ~window->rights) == 0 &&
+	       length <= window->length;
+}
+
+/* One that another pair's end has bound over this one's memory. */
+static struct sim_window *pick_lent(struct end *end, uint32_t rights, uint32_t length)
+{
+	struct world *world = end->pair->world;
+	const uint32_t start = rng_below(&world->traffic, world->config.pairs);
+
+	for (uint32_t i = 0; i < world->config.pairs; i++) {
+		struct pair *pair = &world->pair[(start + i) % world->config.pairs];
+
+		for (uint32_t k = 0; k < SIM_WINDOWS && pair->state == PAIR_ALIVE; k++) {
+			struct sim_window *window = &pair->end[end->side].window[k];
+
+			if (window->lent && usable(window, end, rights, length))
+				return window;
+		}
+	}
+	return NULL;
+}
+
 struct sim_window *window_pick(struct end *end, uint32_t rights, uint32_t length)
 {
 	const uint32_t start = rng_below(&end->pair->world->traffic, SIM_WINDOWS + 1);
 
+	if (rng_percent(&end->pair->world->traffic, 30)) {
+		struct sim_window *window = pick_lent(end, rights, length);
+
+		if (window)
+			return window;
+	}
 	for (uint32_t i = 0; i <= SIM_WINDOWS; i++) {
 		struct sim_window *window = &end->window[(start + i) % (SIM_WINDOWS + 1)];
-		const bool usable = window->state == WINDOW_BOUND ||
-				    (window->strip && window->state == WINDOW_ENDING);
 
-		if (usable && (rights & ~window->rights) == 0 && length <= window->length)
+		if (usable(window, end, rights, length))
 			return window;
 	}
 	return NULL;
@@ -182,11 +246,26 @@ static uint32_t bind_flags(const struct sim_window *window)
 	return flags;
 }
 
+/* Sometimes to another pair: any queue pair of the domain may use it. */
+static void lend(struct end *end, struct sim_window *window)
+{
+	struct world *world = end->pair->world;
+	struct pair *pair = &world->pair[rng_below(&world->traffic, world->config.pairs)];
+
+	if (window->tied || pair == end->pair || pair->state != PAIR_ALIVE ||
+	    end->pair->state != PAIR_ALIVE)
+		return;
+	window->lent = &pair->end[end->side];
+	window->lent_life = window->lent->life;
+}
+
 static void choose_range(struct end *end, struct sim_window *window)
 {
 	struct rng *rng = &end->pair->world->traffic;
+	uint32_t target;
 
 	window->tied = rng_percent(rng, 50);
+	window->lent = NULL;
 	if (window->strip) {
 		window->rights = RIGHT_REMOTE_READ | RIGHT_REMOTE_WRITE;
 		window->offset = end->strip;
@@ -196,7 +275,9 @@ static void choose_range(struct end *end, struct sim_window *window)
 	window->rights = (rng_percent(rng, 40) ? 7 : rng_below(rng, 8)) * RIGHT_REMOTE_READ;
 	window->length = rng_percent(rng, 50) ? rng_between(rng, LEAST_LENGTH, 1024)
 					      : rng_between(rng, LEAST_LENGTH, AREA_TARGET);
-	window->offset = end->target + rng_below(rng, AREA_TARGET - window->length + 1);
+	lend(end, window);
+	target = window->lent ? window->lent->target : end->target;
+	window->offset = target + rng_below(rng, AREA_TARGET - window->length + 1);
 }
 
 struct op *window_bind_op(struct end *end, struct sim_window *window)
@@ -250,7 +331,7 @@ static struct op *invalidate_op(struct end *end, struct sim_window *window)
 /* The strip's window is only taken away in use, and only when nothing else is to end the pair. */
 static bool may_invalidate(struct end *end, const struct sim_window *window)
 {
-	const bool used = window_in_use(end->peer, window);
+	const bool used = window_in_use(window);
 
 	if (!window->strip)
 		return !used;
