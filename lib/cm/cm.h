@@ -143,6 +143,12 @@ int cm_disconnect(struct cm *cm, uint32_t connection, uint64_t now);
 /* The owner has no more interest: no more events but TIMEWAIT_OVER; rejects or disconnects. */
 void cm_release(struct cm *cm, uint32_t connection, uint64_t now);
 
+/*
+ * Code of the ACK timeout of a queue pair whose peer says in its REP how long it may take to answer
+ * (target ACK delay): a code for both together.
+ */
+uint8_t cm_ack_timeout(uint8_t timeout, uint8_t target_ack_delay);
+
 struct cm_statistics {
 	uint64_t rx[32], tx[32]; /* by attribute ID - 0x10 */
 	uint64_t malformed, duplicates, stale, no_listener, refused_backlog, timeouts, unknown;

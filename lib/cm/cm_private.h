@@ -45,7 +45,8 @@ struct connection {
 	uint32_t remote_qpn;
 	uint32_t listener;         /* while REQ_RECEIVED, else 0 */
 	uint8_t told_disconnected; /* the owner knows; what else ends is our affair */
-	uint8_t reserved[3];
+	uint8_t alternate;         /* the REQ names an alternate path */
+	uint8_t reserved[2];
 	uint64_t tid; /* of the REQ; REP, RTU, MRA and REJ copy it */
 	uint64_t cookie;
 	uint64_t since;    /* ns: when the request or reply was given to the application */

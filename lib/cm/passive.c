@@ -64,6 +64,13 @@ static void tell_request(struct cm *cm, struct connection *c, const struct cm_re
 	cm_connection_event(cm, c, CM_CONNECT_REQUEST, 0, &parameters);
 }
 
+static bool names_path(const struct cm_path *path)
+{
+	static const struct cm_path none;
+
+	return path->local_lid || memcmp(path->local_gid, none.local_gid, 16) != 0;
+}
+
 static void take_request(struct cm *cm, const struct cm_address *from, const struct cm_req *req,
 			 const struct request_target *target, uint64_t tid, uint64_t now)
 {
@@ -80,6 +87,7 @@ static void take_request(struct cm *cm, const struct cm_address *from, const str
 	c->remote_guid = req->ca_guid;
 	c->tid = tid;
 	c->since = now;
+	c->alternate = names_path(&req->alternate);
 	c->max_repeats = req->max_cm_retries;
 	c->interval = cm_timers_interval(req->local_response_timeout);
 	c->timewait = cm_timers_timewait(req->primary.ack_timeout);

@@ -13,6 +13,8 @@
 #define LID_PERMISSIVE        0xffffu
 #define ATTRIBUTE_OFFSET      16u
 
+#define FAILOVER_NOT_SUPPORTED 1u /* no alternate paths on RoCE */
+
 void cm_send_mad(struct cm *cm, const struct cm_address *to, const uint8_t mad[256])
 {
 	uint32_t kind = get_be16(mad + ATTRIBUTE_OFFSET) - (uint32_t)CM_ATTR_REQ;
@@ -116,6 +118,7 @@ void cm_send_rep(struct cm *cm, struct connection *c, const struct cm_parameters
 		.responder_resources = p->responder_resources,
 		.initiator_depth = p->initiator_depth,
 		.target_ack_delay = p->ack_timeout,
+		.failover = c->alternate ? FAILOVER_NOT_SUPPORTED : 0,
 		.srq = p->srq,
 		.rnr_retry_count = p->rnr_retry_count,
 		.ca_guid = cm_own_guid(cm),

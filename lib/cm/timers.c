@@ -18,6 +18,7 @@
 #define MOST_TIMEWAIT_CODE    21u
 #define MOST_SERVICE_CODE     24u /* 68.7 s, what Linux asks for */
 #define PACKET_LIFE_TIME_CODE 14u
+#define MOST_ACK_TIMEOUT      31u /* the field has 5 bits */
 
 /* --- a binary heap, first deadline at 1 ----------------------------------------------- */
 
@@ -131,6 +132,20 @@ uint64_t cm_timers_service(uint32_t service_code)
 {
 	return cm_timers_from_code(clamp(service_code, LEAST_RESPONSE_CODE, MOST_SERVICE_CODE)) +
 	       2 * cm_timers_from_code(PACKET_LIFE_TIME_CODE);
+}
+
+/*
+ * Codes are powers of two: the sum of two is below twice the larger, and a smaller one that is
+ * below half of it is not counted. 0 is no timer and stays so.
+ */
+uint8_t cm_ack_timeout(uint8_t timeout, uint8_t target_ack_delay)
+{
+	uint8_t larger = timeout > target_ack_delay ? timeout : target_ack_delay;
+	uint8_t smaller = timeout > target_ack_delay ? target_ack_delay : timeout;
+
+	if (timeout == 0 || larger >= MOST_ACK_TIMEOUT)
+		return timeout ? MOST_ACK_TIMEOUT : 0;
+	return smaller + 1 >= larger ? larger + 1 : larger;
 }
 
 /* --- expiry --------------------------------------------------------------------------- */

@@ -354,6 +354,7 @@ static void on_connect_reply(struct control *control, struct object *connector,
 	c->outbound = smaller(c->outbound, p->responder_resources);
 	c->rnr_retry = p->rnr_retry_count;
 	c->path_mtu = p->path_mtu;
+	c->timeout = cm_ack_timeout(c->timeout, p->ack_timeout);
 	c->state = CONNECTOR_REPLIED;
 	memcpy(c->remote_mac, event->address->remote_mac, sizeof(c->remote_mac));
 	fill_connection(control, connector, p, &reply.connection);

@@ -394,6 +394,7 @@ class Connection:
         self.tid = random.getrandbits(63)
         self.receive_psn = random.getrandbits(24)  # what the daemon's requests begin with
         self.psn = 0  # of our next request; the REP says where it begins
+        self.answered_psn = None  # of the daemon's last ORX1
         self.mtu, self.private = mtu, private
         self.answers_dreq, self.dreqs = True, 0
         self.rep = None
@@ -415,7 +416,7 @@ class Connection:
     def request_body(self, *, responder=16, initiator=16, retry=7, rnr=7, pkey=0xFFFF,
                      timeout=12, mtu_code=None, transport=0, service=None, here=None, there=None,
                      cma_here=None, cma_there=None, cma_version=0, tclass=0, qpn=None,
-                     response=20, retries=15):
+                     response=20, retries=15, flow=0, hops=64, alternate=b""):
         """A REQ. The defaults are what librdmacm fills in, bar a shorter time in timewait."""
         here, there = here or self.peer.ip, there or self.wire.ip_for(self.peer.ip)
         code = mtu_code or {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}[self.mtu]
@@ -425,9 +426,9 @@ class Connection:
         body += bytes(3) + bytes([initiator]) + bytes(3) + bytes([response << 3 | transport << 1])
         body += self.receive_psn.to_bytes(3, "big") + bytes([response << 3 | retry])
         body += struct.pack("!HBB", pkey, code << 4 | rnr, retries << 4)
-        body += struct.pack("!HH16s16sIBBBB", 0, 0, gid(here), gid(there), 0, tclass, 64, 0,
-                            timeout << 3)
-        body += bytes(44)
+        body += struct.pack("!HH16s16sIBBBB", 0, 0, gid(here), gid(there), flow << 12, tclass, hops,
+                            0, timeout << 3)
+        body += alternate.ljust(44, b"\0")
         version = 6 if ":" in self.peer.ip else 4
         field = [packed(a).rjust(16, b"\0") for a in (cma_here or here, cma_there or there)]
         body += struct.pack("!BBH16s16s", cma_version, version << 4, 0xABCD, *field)
@@ -562,9 +563,14 @@ class Connection:
             if got.opcode == SEND_ONLY:
                 break
             expect(got.opcode == ACK and got.syndrome & 0x60 == 0, f"expected ORX1, got {got}")
-        self.peer.send(bth(ACK, self.remote_qpn, got.psn) + struct.pack("!I", 0x1F000000 | 1),
-                       sport=self.sport)
+        self.answered_psn = got.psn
+        self.acknowledge(got.psn)
         return Window(got.payload)
+
+    def acknowledge(self, psn, syndrome=0x1F):
+        """An ACK or NAK for a request of the daemon's."""
+        self.peer.send(bth(ACK, self.remote_qpn, psn) + struct.pack("!I", syndrome << 24 | 1),
+                       sport=self.sport)
 
 
 class Window:

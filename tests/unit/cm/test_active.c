@@ -389,3 +389,18 @@ Test(cm_active, dreq_has_its_own_tid)
 	cr_assert_eq(end_last(&own, CM_DISCONNECT_DONE)->reason, 0);
 	close_both();
 }
+
+/* CM-ACT-8, B72: as Linux does it, what is less than half of the other is not counted. */
+Test(cm_active, target_ack_delay_lengthens_the_timeout)
+{
+	static const uint8_t cases[][3] = { { 15, 5, 15 },  { 15, 13, 15 }, { 15, 14, 16 },
+					    { 15, 15, 16 }, { 15, 16, 17 }, { 15, 20, 20 },
+					    { 1, 0, 2 },    { 31, 0, 31 },  { 30, 30, 31 },
+					    { 5, 31, 31 } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		cr_assert_eq(cm_ack_timeout(cases[i][0], cases[i][1]), cases[i][2],
+			     "timeout %u, delay %u", cases[i][0], cases[i][1]);
+	for (uint8_t delay = 0; delay < 32; delay++)
+		cr_assert_eq(cm_ack_timeout(0, delay), 0, "no timer stays no timer");
+}

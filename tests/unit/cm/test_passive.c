@@ -566,3 +566,18 @@ Test(cm_passive, nonsense_from_the_owner)
 	cr_assert_eq(cm_reject(peer.own.cm, 1, 28, NULL, 0, NULL, 0, peer.own.now), -ENOTCONN);
 	peer_close(&peer);
 }
+
+/* CM-PASS-16: there are none on RoCE, and the peer is told, but only if it asked. */
+Test(cm_passive, alternate_path_is_not_supported)
+{
+	for (int i = 0; i < 3; i++) {
+		peer_open(&peer, true);
+		if (i == 1)
+			peer.req.alternate.local_lid = 5;
+		if (i == 2)
+			memset(peer.req.alternate.local_gid, 0xfe, 16);
+		peer_request(&peer);
+		cr_assert_eq(end_last_sent(&peer.own, CM_ATTR_REP)[24 + 26] >> 1 & 3, i ? 1 : 0);
+		peer_close(&peer);
+	}
+}

@@ -335,3 +335,28 @@ Test(cm_refuse, class_port_info)
 	cr_assert_eq(peer.own.sent[0].mad[25], 2);
 	peer_close(&peer);
 }
+
+/* CM-PASS-16: alternate paths are loaded at no state, and nobody is told (as Linux on RoCE). */
+Test(cm_refuse, alternate_paths_are_not_loaded)
+{
+	uint8_t mad[256] = { 1, 7, 2, 3 };
+	struct cm_statistics before, after;
+
+	peer_open(&peer, true);
+	peer_establish(&peer);
+	put_be32(mad + AT_LOCAL_ID, PEER_ID);
+	put_be32(mad + AT_REMOTE_ID, peer_id_of_cm(&peer, CM_ATTR_REP));
+	end_forget(&peer.own);
+	cm_get_statistics(peer.own.cm, &before);
+	for (uint8_t attribute = 0x19; attribute <= 0x1a; attribute++) {
+		mad[AT_ATTRIBUTE + 1] = attribute;
+		end_receive(&peer.own, &peer.other, mad);
+	}
+	cm_get_statistics(peer.own.cm, &after);
+	cr_assert_eq(peer.own.sent_count, 0);
+	cr_assert_eq(peer.own.event_count, 0);
+	cr_assert_eq(after.malformed, before.malformed);
+	cr_assert_eq(after.rx[0x19 - 0x10], before.rx[0x19 - 0x10] + 1);
+	peer_check_state(&peer, 1, 0, 0);
+	peer_close(&peer);
+}

@@ -141,6 +141,51 @@ Test(access, pointer_is_the_byte_asked_for)
 	}
 }
 
+/* Registers a part of the segment and tries its first and last byte and those beside it. */
+static void check_part(uint64_t offset, uint64_t length, uint64_t base)
+{
+	uint32_t region, local, remote;
+	struct access access;
+	uint64_t grace;
+
+	cr_assert_eq(region_create(rig.memory, RIG_SESSION, rig.who.pd, false, &region), 0);
+	cr_assert_eq(region_register(rig.memory, region, rig.segment, offset, length, base, RIG_ALL,
+				     &local, &remote),
+		     0);
+	cr_assert_eq(memory_access(rig.memory, &rig.who, remote, base, length, RIGHT_REMOTE_READ,
+				   &access),
+		     ACCESS_OK);
+	cr_expect_eq(access.pointer[0], rig.client[offset]);
+	cr_expect_eq(access.pointer[length - 1], rig.client[offset + length - 1]);
+	cr_assert_eq(memory_access(rig.memory, &rig.who, remote, base + length - 1, 1,
+				   RIGHT_REMOTE_WRITE, &access),
+		     ACCESS_OK);
+	*access.pointer ^= 0xff;
+	cr_expect_eq(*access.pointer, rig.client[offset + length - 1]);
+	expect_reason(rig_access(&rig, remote, base - 1, 1, RIGHT_REMOTE_READ), ACCESS_RANGE);
+	expect_reason(rig_access(&rig, remote, base - 1, length, RIGHT_REMOTE_READ), ACCESS_RANGE);
+	expect_reason(rig_access(&rig, remote, base + length, 1, RIGHT_REMOTE_READ), ACCESS_RANGE);
+	expect_reason(rig_access(&rig, remote, base + 1, length, RIGHT_REMOTE_READ), ACCESS_RANGE);
+	cr_assert_eq(region_deregister(rig.memory, region, &grace), 0);
+	region_deregister_finish(rig.memory, region);
+	cr_assert_eq(region_destroy(rig.memory, region), 0);
+}
+
+/* MEM-8, B56: the page size of the memory is nobody's business but the kernel's. */
+Test(access, b56_starts_and_ends_off_the_page)
+{
+	static const uint64_t offsets[] = { 0, 1, 63, 4095, 4096, 4097, 12289 };
+	static const uint64_t lengths[] = { 1, 7, 4095, 4096, 4097, 8191, 8193, 20000 };
+	static const uint64_t bases[] = { RIG_BASE, RIG_BASE + 1, RIG_BASE + 4095, 5 };
+
+	for (uint32_t i = 0; i < RIG_SIZE; i++)
+		rig.client[i] = (uint8_t)(i * 31 + (i >> 8) * 7);
+	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++)
+		for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++)
+			for (size_t b = 0; b < sizeof(bases) / sizeof(bases[0]); b++)
+				check_part(offsets[i], lengths[k], bases[b]);
+}
+
 /* --- rights ----------------------------------------------------------------------- */
 
 static const uint32_t every_right[] = { RIGHT_LOCAL_READ, RIGHT_LOCAL_WRITE, RIGHT_REMOTE_READ,
