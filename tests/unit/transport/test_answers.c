@@ -407,3 +407,59 @@ Test(answers, responses_of_every_shape)
 			cr_assert_eq(raw.end.bytes[0], 0x77, "nothing of it is placed");
 		}
 }
+
+/* --- timers, flush -------------------------------------------------------------------- */
+
+/* REQ-TIME-1, B72: each code by itself, and nothing for 0. */
+Test(answers, b72_every_timeout_code)
+{
+	struct qp_connection connection = rig_connection();
+
+	for (uint8_t code = 0; code < 32; code++) {
+		connection.timeout = code;
+		reopen(connection);
+		post(SHM_WR_WRITE, 1, 8);
+		cr_assert_eq(frames_out(), 1);
+		if (code == 0) {
+			cr_assert_eq(next_deadline(), UINT64_MAX);
+			continue;
+		}
+		/* The wheel may look earlier at what is far away, but not act. */
+		raw.now += (4096ull << code) - 1;
+		settle();
+		cr_assert_eq(frames_out(), 0, "code %u: too early", code);
+		raw.now += 3 * (4096ull << code) + 1;
+		for (int i = 0; i < 100 && raw.end.out.head == raw.end.out.tail; i++) {
+			settle();
+			raw.now += 20000;
+		}
+		cr_assert_eq(frames_out(), 1, "code %u: too late", code);
+	}
+}
+
+/* B25: the client moves it to error while half of a message is out. */
+Test(answers, b25_flush_in_the_middle_sends_nothing_more)
+{
+	const struct shm_sge sge = sge_at(&raw.end, 0, 64);
+
+	post_receive(&raw.end, raw.qp, 50, &sge, 1);
+	raw.end.room = 3;
+	post(SHM_WR_SEND, 1, 10 * 1024);
+	for (uint64_t i = 2; i < 12; i++)
+		post(SHM_WR_SEND, i, 8);
+	cr_assert_eq(frames_out(), 3);
+	transport_flush(raw.end.worker[0], raw.qp->index, raw.now);
+	raw.end.room = 100;
+	settle();
+	for (uint64_t i = 1; i < 12; i++)
+		expect_cqe(raw.qp, i, NT_CANCELLED);
+	expect_cqe(raw.qp, 50, NT_CANCELLED);
+	expect_no_cqe(raw.qp);
+	ack(S + 9);
+	answer(S + 3, 0x60);
+	raw.now += 1000 * T14;
+	settle();
+	cr_assert_eq(frames_out(), 0);
+	cr_assert_eq(next_deadline(), UINT64_MAX);
+	expect_no_cqe(raw.qp);
+}

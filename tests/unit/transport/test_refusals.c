@@ -392,3 +392,83 @@ Test(refusals, msn_wraps)
 	RAW_SEND(&raw, .opcode = OP_RC_READ_REQUEST, .psn = P + 4);
 	RAW_SEND(&raw, .opcode = OP_RC_WRITE_ONLY, .psn = P, .ack_request = true);
 }
+
+/* --- several queue pairs -------------------------------------------------------------- */
+
+/* Another queue pair of the end, for the same raw peer. */
+static struct rig_qp *another_qp(void)
+{
+	struct rig_qp *qp = end_open_qp(&raw.end, 0, 16);
+	struct qp_connection connection = rig_connection();
+
+	memcpy(connection.path.local_gid, raw.end.gid, 16);
+	gid_from_v4(connection.path.remote_gid, (uint8_t[4]){ 10, 0, 0, 99 });
+	connection.remote_qpn = RAW_QPN;
+	connection.receive_psn = P;
+	cr_assert_eq(transport_connect(raw.end.worker[0], qp->index, &connection, 1), 0);
+	return qp;
+}
+
+/* B52: the window stays bound, and its token is good for no queue pair that comes after. */
+Test(refusals, b52_tied_window_of_a_destroyed_queue_pair)
+{
+	struct rig_qp *owner = another_qp(), *first = raw.qp;
+	const uint32_t token = end_token(&raw.end), index = owner->index;
+	struct wire_view view;
+
+	post_send(&raw.end, owner,
+		  (struct shm_sqe){ .opcode = SHM_WR_BIND,
+				    .flags = SHM_FLAG_ALLOW_REMOTE_READ | SHM_FLAG_TIE_TO_QP,
+				    .mr = raw.end.region,
+				    .mw = raw.end.window[0],
+				    .token = token,
+				    .address = V,
+				    .length = 64 },
+		  NULL, 0);
+	while (end_poll(&raw.end, raw.now))
+		;
+	raw.qp = owner;
+	RAW_SEND(&raw, .opcode = OP_RC_READ_REQUEST, .psn = P, .address = V, .token = token,
+		 .length = 8);
+	cr_assert(raw_receive(&raw, &view));
+	cr_assert_eq(view.opcode, OP_RC_READ_RESPONSE_ONLY);
+	end_close_qp(&raw.end, owner, raw.now);
+	raw.qp = another_qp();
+	cr_assert_eq(raw.qp->index, index, "the same record");
+	RAW_SEND(&raw, .opcode = OP_RC_READ_REQUEST, .psn = P, .address = V, .token = token,
+		 .length = 8);
+	raw_expect_nak(&raw, P, 0x62);
+	cr_assert_eq(end_verdicts(&raw.end, VERDICT_ACCESS + ACCESS_QUEUE_PAIR), 1);
+	raw.qp = first;
+}
+
+/* B125: a turn is some frames of each, however long the READ of one may be. */
+Test(refusals, b125_a_long_read_holds_nobody_up)
+{
+	struct rig_qp *first = raw.qp, *second = another_qp();
+	uint32_t frames = 0, at = 0;
+	struct wire_view view;
+
+	for (uint32_t i = 0; i < 4; i++)
+		raw_send_only(&raw, &(struct raw_packet){ .opcode = OP_RC_READ_REQUEST,
+							  .psn = P + i * 4096,
+							  .address = V,
+							  .token = K,
+							  .length = RIG_MEMORY });
+	raw.qp = second;
+	raw_send_only(&raw, &(struct raw_packet){ .opcode = OP_RC_READ_REQUEST,
+						  .psn = P,
+						  .address = V,
+						  .token = K,
+						  .length = 8 });
+	end_poll(&raw.end, raw.now);
+	while (raw_receive(&raw, &view)) {
+		frames++;
+		if (view.opcode == OP_RC_READ_RESPONSE_ONLY)
+			at = frames;
+	}
+	cr_assert_neq(at, 0, "the short READ is answered in the same turn");
+	cr_assert_leq(frames, 64, "%u frames in one turn", frames);
+	raw.qp = first;
+	end_close_qp(&raw.end, second, raw.now);
+}
