@@ -168,6 +168,10 @@ int32_t request_register_mr(struct control *, uint32_t, const struct shm_request
 			    struct shm_reply *);
 int32_t request_deregister_mr(struct control *, uint32_t, const struct shm_request *,
 			      struct shm_reply *);
+int32_t request_init_frmr(struct control *, uint32_t, const struct shm_request *,
+			  struct shm_reply *);
+int32_t request_find_segment(struct control *, uint32_t, const struct shm_request *,
+			     struct shm_reply *);
 int32_t request_refill_tokens(struct control *, uint32_t, const struct shm_request *,
 			      struct shm_reply *);
 int32_t request_segment_drop(struct control *, uint32_t, const struct shm_request *,

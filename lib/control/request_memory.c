@@ -55,12 +55,11 @@ int32_t request_create_mr(struct control *control, uint32_t session,
 
 	if (!pd)
 		return NT_INVALID_HANDLE;
-	if (request->create_mr.fast_register)
-		return NT_NOT_SUPPORTED;
 	object = object_create(control, session, OBJECT_TYPE_MR);
 	if (!object)
 		return NT_INSUFFICIENT_RESOURCES;
-	error = region_create(control->memory, session, pd->index, false, &object->index);
+	error = region_create(control->memory, session, pd->index,
+			      request->create_mr.fast_register != 0, &object->index);
 	if (error) {
 		object_free(control, object);
 		return status_of(error);
@@ -132,6 +131,34 @@ int32_t request_register_mr(struct control *control, uint32_t session,
 				want->virtual_address, rights_of(want->access),
 				&reply->registered.local_token, &reply->registered.remote_token);
 	return status_of(error);
+}
+
+int32_t request_init_frmr(struct control *control, uint32_t session,
+			  const struct shm_request *request, struct shm_reply *reply)
+{
+	const struct shm_init_frmr *want = &request->init_frmr;
+	struct object *mr = object_find(control, session, want->mr, OBJECT_TYPE_MR);
+	const struct shm_limits *limits = &control->session[session].memory->limits;
+
+	if (!mr)
+		return NT_INVALID_HANDLE;
+	if (want->page_count == 0 || want->page_count > limits->frmr_page_count)
+		return NT_IMPLEMENTATION_LIMIT;
+	return status_of(region_init_fast_register(
+		control->memory, mr->index, want->page_count, want->remote_access != 0,
+		&reply->registered.local_token, &reply->registered.remote_token));
+}
+
+/* A worker checks at each use that the number is a memfd of the session. */
+int32_t request_find_segment(struct control *control, uint32_t session,
+			     const struct shm_request *request, struct shm_reply *reply)
+{
+	socket_session_ready(control, session);
+	if (!session_is_open(control, session))
+		return NT_PENDING;
+	reply->segment.segment =
+		segment_find(control->memory, session, request->segment_drop.cookie);
+	return reply->segment.segment ? NT_SUCCESS_STATUS : NT_INVALID_PARAMETER;
 }
 
 int32_t request_deregister_mr(struct control *control, uint32_t session,

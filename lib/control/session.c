@@ -132,7 +132,7 @@ static const request_handler handlers[SHM_OP_MAX] = {
 	[SHM_OP_CLOSE] = request_close,
 	[SHM_OP_REGISTER_MR] = request_register_mr,
 	[SHM_OP_DEREGISTER_MR] = request_deregister_mr,
-	[SHM_OP_INIT_FRMR] = request_unsupported,
+	[SHM_OP_INIT_FRMR] = request_init_frmr,
 	[SHM_OP_RESIZE_CQ] = request_unsupported,
 	[SHM_OP_MODIFY_SRQ] = request_modify_srq,
 	[SHM_OP_FLUSH_QP] = request_flush_qp,
@@ -149,6 +149,7 @@ static const request_handler handlers[SHM_OP_MAX] = {
 	[SHM_OP_CREATE_AH] = request_create_ah,
 	[SHM_OP_RESOLVE_DATAGRAM] = request_resolve_datagram,
 	[SHM_OP_ACCEPT_DATAGRAM] = request_accept_datagram,
+	[SHM_OP_FIND_SEGMENT] = request_find_segment,
 };
 
 void request_run(struct control *control, uint32_t session, const struct shm_request *request)
@@ -195,7 +196,7 @@ static void fill_limits(const struct control *control, struct shm_limits *limits
 	*limits = (struct shm_limits){
 		.max_registration_size = 1ull << 40,
 		.max_window_size = 1ull << 40,
-		.frmr_page_count = 256,
+		.frmr_page_count = 16384,
 		.max_initiator_sge = SHM_MAX_SGE,
 		.max_receive_sge = SHM_MAX_SGE,
 		.max_read_sge = SHM_MAX_SGE,

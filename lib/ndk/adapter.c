@@ -252,6 +252,6 @@ const NDK_ADAPTER_DISPATCH adapter_dispatch = {
 	.NdkCreateSharedEndpoint = unsupported_shared_endpoint,
 	.NdkCreateConnector = connector_create,
 	.NdkCreateListener = listener_create,
-	.NdkBuildLAM = unsupported_build_lam,
-	.NdkReleaseLAM = unsupported_release_lam,
+	.NdkBuildLAM = lam_create,
+	.NdkReleaseLAM = lam_release,
 };

@@ -98,7 +98,7 @@ static bool has_output(uint32_t type)
 /* The library learns here what happened to windows, and that a peer is there. */
 static void inspect(struct adapter *adapter, const struct shm_cqe *cqe)
 {
-	if ((cqe->type == NdkOperationTypeBind && cqe->status) ||
+	if ((cqe->status && (cqe->type & (NdkOperationTypeBind | NdkOperationTypeFastRegister))) ||
 	    cqe->type == NdkOperationTypeInvalidate ||
 	    cqe->type == NdkOperationTypeReceiveAndInvalidate)
 		window_completed(adapter, cqe);

@@ -195,6 +195,30 @@ NTSTATUS memory_send(struct adapter *adapter, struct memory *memory)
 	return STATUS_SUCCESS;
 }
 
+static struct sent_memory *find_sent(const struct adapter *adapter, uint64_t cookie)
+{
+	struct sent_memory *sent = adapter->sent_memory;
+
+	while (sent && sent->cookie != cookie)
+		sent = sent->next;
+	return sent;
+}
+
+uint32_t memory_get_segment(const struct adapter *adapter, uint64_t cookie)
+{
+	const struct sent_memory *sent = find_sent(adapter, cookie);
+
+	return sent ? sent->segment : 0;
+}
+
+void memory_set_segment(struct adapter *adapter, uint64_t cookie, uint32_t segment)
+{
+	struct sent_memory *sent = find_sent(adapter, cookie);
+
+	if (sent)
+		sent->segment = segment;
+}
+
 static struct memory *memory_behind(const MDL *mdl)
 {
 	return mdl->OrielMemory;

@@ -453,12 +453,20 @@ typedef NTSTATUS (*NDK_FN_CREATE_LISTENER)(NDK_ADAPTER *pNdkAdapter,
 					   PVOID ConnectEventContext,
 					   NDK_FN_CREATE_COMPLETION CreateCompletion,
 					   PVOID RequestContext, NDK_LISTENER **ppNdkListener);
+/*
+ * Logical addresses of the pages of 4096 bytes that the first Length bytes of the MDL touch. Inline
+ * once the library knows the memfd, else by the callback; until then the three outputs must stay.
+ * *pLAMSize: room on entry, bytes written on return. STATUS_BUFFER_TOO_SMALL: *pLAMSize is what is
+ * needed; STATUS_INVALID_PARAMETER: not contiguous; STATUS_INVALID_BUFFER_SIZE: Length 0.
+ */
 typedef NTSTATUS (*NDK_FN_BUILD_LAM)(NDK_ADAPTER *pNdkAdapter, MDL *Mdl, SIZE_T Length,
 				     NDK_FN_REQUEST_COMPLETION RequestCompletion,
 				     PVOID RequestContext, NDK_LOGICAL_ADDRESS_MAPPING *pNdkLAM,
 				     ULONG *pLAMSize, ULONG *pFBO);
+/* When every request built on it has completed. */
 typedef void (*NDK_FN_RELEASE_LAM)(NDK_ADAPTER *pNdkAdapter, NDK_LOGICAL_ADDRESS_MAPPING *pNdkLAM);
 
+/* FastRegister: for NdkFastRegister only, else for NdkRegisterMr only. */
 typedef NTSTATUS (*NDK_FN_CREATE_MR)(NDK_PD *pNdkPd, BOOLEAN FastRegister,
 				     NDK_FN_CREATE_COMPLETION CreateCompletion,
 				     PVOID RequestContext, NDK_MR **ppNdkMr);
@@ -527,6 +535,11 @@ typedef NTSTATUS (*NDK_FN_REGISTER_MR)(NDK_MR *pNdkMr, MDL *Mdl, SIZE_T Length, 
 typedef NTSTATUS (*NDK_FN_DEREGISTER_MR)(NDK_MR *pNdkMr,
 					 NDK_FN_REQUEST_COMPLETION RequestCompletion,
 					 PVOID RequestContext);
+/*
+ * Gives the region its tokens for life; dead until NdkFastRegister. STATUS_IMPLEMENTATION_LIMIT:
+ * AdapterPageCount 0 or above FRMRPageCount; STATUS_INVALID_DEVICE_STATE: has them already;
+ * STATUS_INVALID_DEVICE_REQUEST: not a fast-register region.
+ */
 typedef NTSTATUS (*NDK_FN_INITIALIZE_FAST_REGISTER_MR)(NDK_MR *pNdkMr, ULONG AdapterPageCount,
 						       BOOLEAN RemoteAccess,
 						       NDK_FN_REQUEST_COMPLETION RequestCompletion,
@@ -578,13 +591,23 @@ typedef NTSTATUS (*NDK_FN_WRITE)(NDK_QP *pNdkQp, PVOID RequestContext, const NDK
  */
 typedef NTSTATUS (*NDK_FN_BIND)(NDK_QP *pNdkQp, PVOID RequestContext, NDK_MR *pMr, NDK_MW *pMw,
 				PVOID VirtualAddress, SIZE_T Length, ULONG Flags);
+/*
+ * Registers pages of a mapping in queue order, under the region's tokens: peers and SGEs find the
+ * first byte (FBO bytes into the first page) at BaseVirtualAddress, which may be any that lies FBO
+ * bytes into a page. The pages must follow each other in the mapping. Flags: SILENT_SUCCESS,
+ * READ_FENCE, DEFER, ALLOW_REMOTE_READ, ALLOW_LOCAL_WRITE, ALLOW_REMOTE_WRITE, RDMA_READ_SINK
+ * (means nothing here) and ours, ORIEL_OP_FLAG_ALLOW_REMOTE_ATOMIC (with ALLOW_LOCAL_WRITE).
+ * STATUS_ACCESS_VIOLATION: remote access without RemoteAccess; STATUS_INVALID_PARAMETER: range,
+ * base, pages, other domain, no tokens; STATUS_INVALID_DEVICE_STATE: valid (invalidate it first).
+ */
 typedef NTSTATUS (*NDK_FN_FAST_REGISTER)(NDK_QP *pNdkQp, PVOID RequestContext, NDK_MR *pMr,
 					 ULONG AdapterPageCount,
 					 const NDK_LOGICAL_ADDRESS *AdapterPageArray, ULONG FBO,
 					 SIZE_T Length, PVOID BaseVirtualAddress, ULONG Flags);
 /*
  * Ends a window or a fast registration. When it completes no peer reads or writes through the token
- * any more. STATUS_INVALID_DEVICE_REQUEST: nothing to end.
+ * any more; that of a region also waits for the requests before it on its queue pair.
+ * STATUS_INVALID_DEVICE_REQUEST: nothing to end.
  */
 typedef NTSTATUS (*NDK_FN_INVALIDATE)(NDK_QP *pNdkQp, PVOID RequestContext,
 				      NDK_OBJECT_HEADER *pNdkMrOrMw, ULONG Flags);

@@ -203,11 +203,13 @@ struct memory {
 struct sent_memory {
 	struct sent_memory *next;
 	uint64_t cookie;
+	uint32_t segment; /* the daemon's number, 0: not asked for yet */
 };
 
 struct token_link {
 	struct token_link *chain;
-	struct mw *mw;
+	struct mw *mw; /* or, of a fast-register region: */
+	struct mr *mr;
 	uint32_t token; /* 0: not in the table */
 };
 
@@ -288,6 +290,9 @@ void memory_adapter_opened(struct adapter *adapter);
 void memory_adapter_closed(struct adapter *adapter);
 /* adapter.lock is held. Makes the daemon know the memfd. */
 NTSTATUS memory_send(struct adapter *adapter, struct memory *memory);
+/* adapter.lock is held. The daemon's number of a memfd that was passed; 0: not known yet. */
+uint32_t memory_get_segment(const struct adapter *adapter, uint64_t cookie);
+void memory_set_segment(struct adapter *adapter, uint64_t cookie, uint32_t segment);
 /* The memory of an MDL chain whose first `length` bytes lie together, or a status. */
 NTSTATUS memory_of_mdl(MDL *mdl, uint64_t length, struct memory **memory);
 
@@ -305,6 +310,11 @@ struct mr {
 	uint32_t local_token;
 	uint32_t remote_token;
 	struct mw *windows; /* bound to it, as far as the library knows */
+	/* Fast-register: `registered` once it has its tokens. */
+	uint32_t max_pages;
+	bool valid;               /* a fast register was posted, and nothing is known against it */
+	bool kept;                /* an invalidate of what was valid before was cancelled */
+	struct token_link ending; /* of the token that an invalidate names */
 };
 
 enum window_state {
@@ -345,6 +355,18 @@ NTSTATUS window_post_bind(NDK_QP *ndk, PVOID context, NDK_MR *ndk_mr, NDK_MW *nd
 			  SIZE_T length, ULONG flags);
 NTSTATUS window_post_invalidate(NDK_QP *ndk, PVOID context, NDK_OBJECT_HEADER *header, ULONG flags);
 
+/* --- fast-register regions ---------------------------------------------------------------- */
+
+NTSTATUS lam_create(NDK_ADAPTER *ndk, MDL *mdl, SIZE_T length, NDK_FN_REQUEST_COMPLETION completion,
+		    PVOID context, NDK_LOGICAL_ADDRESS_MAPPING *lam, ULONG *size, ULONG *fbo);
+void lam_release(NDK_ADAPTER *adapter, NDK_LOGICAL_ADDRESS_MAPPING *lam);
+/* window_lock is held. */
+void fast_register_completed(struct mr *mr, const struct shm_cqe *cqe);
+NTSTATUS fast_register_invalidate(struct mr *mr, struct shm_sqe *sqe);
+NTSTATUS post_fast_register(NDK_QP *ndk, PVOID context, NDK_MR *mr, ULONG pages,
+			    const NDK_LOGICAL_ADDRESS *array, ULONG fbo, SIZE_T length, PVOID base,
+			    ULONG flags);
+
 /* --- connections --------------------------------------------------------------------- */
 
 NTSTATUS connector_create(NDK_ADAPTER *ndk, NDK_FN_CREATE_COMPLETION completion, PVOID context,
@@ -372,10 +394,6 @@ NTSTATUS address_give(const struct shm_address *address, struct sockaddr *to, UL
 NTSTATUS unsupported_shared_endpoint(NDK_ADAPTER *adapter, const PSOCKADDR address, ULONG length,
 				     NDK_FN_CREATE_COMPLETION completion, PVOID context,
 				     NDK_SHARED_ENDPOINT **endpoint);
-NTSTATUS unsupported_build_lam(NDK_ADAPTER *adapter, MDL *mdl, SIZE_T length,
-			       NDK_FN_REQUEST_COMPLETION completion, PVOID context,
-			       NDK_LOGICAL_ADDRESS_MAPPING *lam, ULONG *size, ULONG *fbo);
-void unsupported_release_lam(NDK_ADAPTER *adapter, NDK_LOGICAL_ADDRESS_MAPPING *lam);
 NTSTATUS unsupported_connect_shared(NDK_CONNECTOR *connector, NDK_QP *qp,
 				    NDK_SHARED_ENDPOINT *endpoint, const PSOCKADDR destination,
 				    ULONG length, ULONG inbound, ULONG outbound,
@@ -384,10 +402,6 @@ NTSTATUS unsupported_connect_shared(NDK_CONNECTOR *connector, NDK_QP *qp,
 NTSTATUS unsupported_resize_cq(NDK_CQ *cq, ULONG depth, NDK_FN_REQUEST_COMPLETION completion,
 			       PVOID context);
 NTSTATUS unsupported_moderation(NDK_CQ *cq, ULONG interval, ULONG count);
-NTSTATUS unsupported_fast_register(NDK_QP *qp, PVOID context, NDK_MR *mr, ULONG pages,
-				   const NDK_LOGICAL_ADDRESS *array, ULONG fbo, SIZE_T length,
-				   PVOID base, ULONG flags);
-
 extern const NDK_ADAPTER_DISPATCH adapter_dispatch;
 extern const NDK_PD_DISPATCH pd_dispatch;
 extern const NDK_CQ_DISPATCH cq_dispatch;

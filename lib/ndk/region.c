@@ -49,6 +49,7 @@ static void mr_destroy(struct object *object)
 	spin_lock(&object->adapter->window_lock);
 	while (mr->windows)
 		window_unbind(mr->windows);
+	token_link_remove(object->adapter, &mr->ending);
 	spin_unlock(&object->adapter->window_lock);
 }
 
@@ -57,16 +58,16 @@ static NTSTATUS mr_create(NDK_PD *pd, BOOLEAN fast_register, NDK_FN_CREATE_COMPL
 {
 	struct object *domain = object_of(&pd->Header);
 	struct shm_request message = { .op = SHM_OP_CREATE_MR,
-				       .create_mr = { .pd = domain->handle } };
+				       .create_mr = { .pd = domain->handle,
+						      .fast_register = fast_register } };
 	struct object *object;
 
-	if (fast_register)
-		return STATUS_NOT_SUPPORTED;
 	object = object_allocate(domain->adapter, sizeof(struct mr), NdkObjectTypeMr, &mr_dispatch,
 				 mr_destroy);
 	if (!object)
 		return STATUS_INSUFFICIENT_RESOURCES;
 	object->needs[0] = domain;
+	container_of(object, struct mr, object)->fast_register = fast_register;
 	/* Only the daemon knows for certain when the last window has left it. */
 	object->close_early = true;
 	return object_create(object, &message, NULL, completion, context);
@@ -104,12 +105,17 @@ static void deregister_finish(struct request *request, const struct shm_reply *r
 	spin_unlock(&adapter->window_lock);
 }
 
-/* One request at a time on a region; whether it is registered decides which. */
-static NTSTATUS mr_begin(struct mr *mr, bool registered)
+/*
+ * One request at a time on a region; whether it is registered decides which. Of which kind it
+ * is was decided at its creation.
+ */
+static NTSTATUS mr_begin(struct mr *mr, bool fast_register, bool registered)
 {
 	struct adapter *adapter = mr->object.adapter;
 	NTSTATUS status = STATUS_SUCCESS;
 
+	if (mr->fast_register != fast_register)
+		return STATUS_INVALID_DEVICE_REQUEST;
 	spin_lock(&adapter->window_lock);
 	if (mr->busy || mr->registered != registered)
 		status = STATUS_INVALID_DEVICE_STATE;
@@ -173,7 +179,7 @@ static NTSTATUS mr_register(NDK_MR *ndk, MDL *mdl, SIZE_T length, ULONG flags,
 	if (status == STATUS_SUCCESS)
 		status = memory_of_mdl(mdl, length, &memory);
 	if (status == STATUS_SUCCESS)
-		status = mr_begin(mr, false);
+		status = mr_begin(mr, false, false);
 	if (status != STATUS_SUCCESS)
 		return status;
 	mr->address = (uintptr_t)memory->address;
@@ -193,17 +199,50 @@ static NTSTATUS mr_deregister(NDK_MR *ndk, NDK_FN_REQUEST_COMPLETION completion,
 	struct mr *mr = mr_of(ndk);
 	struct shm_request message = { .op = SHM_OP_DEREGISTER_MR,
 				       .object = { .object = mr->object.handle } };
-	NTSTATUS status = mr_begin(mr, true);
+	NTSTATUS status = mr_begin(mr, false, true);
 
 	if (status != STATUS_SUCCESS)
 		return status;
 	return mr_request(mr, NULL, &message, deregister_finish, completion, context);
 }
 
+/* Its tokens are for life: the one that ends a registration is known from here on. */
+static void init_finish(struct request *request, const struct shm_reply *reply)
+{
+	struct mr *mr = container_of(request->object, struct mr, object);
+	const struct shm_registered *tokens = &reply->registered;
+	struct adapter *adapter = mr->object.adapter;
+
+	spin_lock(&adapter->window_lock);
+	mr->busy = false;
+	if (NT_SUCCESS(request->status)) {
+		mr->registered = true;
+		mr->local_token = tokens->local_token;
+		mr->remote_token = tokens->remote_token;
+		token_link_add(adapter, &mr->ending, NULL,
+			       mr->remote_token ? mr->remote_token : mr->local_token);
+		mr->ending.mr = mr;
+	}
+	spin_unlock(&adapter->window_lock);
+}
+
 static NTSTATUS mr_init_fast_register(NDK_MR *ndk, ULONG pages, BOOLEAN remote,
 				      NDK_FN_REQUEST_COMPLETION completion, PVOID context)
 {
-	return STATUS_NOT_SUPPORTED;
+	struct mr *mr = mr_of(ndk);
+	struct shm_request message = { .op = SHM_OP_INIT_FRMR,
+				       .init_frmr = { .mr = mr->object.handle,
+						      .page_count = pages,
+						      .remote_access = remote } };
+	NTSTATUS status;
+
+	if (pages == 0 || pages > mr->object.adapter->session->limits.frmr_page_count)
+		return STATUS_IMPLEMENTATION_LIMIT;
+	status = mr_begin(mr, true, false);
+	if (status != STATUS_SUCCESS)
+		return status;
+	mr->max_pages = pages;
+	return mr_request(mr, NULL, &message, init_finish, completion, context);
 }
 
 static UINT32 mr_remote_token(NDK_MR *ndk)

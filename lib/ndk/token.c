@@ -161,6 +161,7 @@ void token_link_add(struct adapter *adapter, struct token_link *link, struct mw 
 		table_grow(adapter);
 	bucket = token_bucket(adapter, token);
 	link->mw = mw;
+	link->mr = NULL;
 	link->token = token;
 	link->chain = *bucket;
 	*bucket = link;

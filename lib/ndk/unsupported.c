@@ -9,17 +9,6 @@ NTSTATUS unsupported_shared_endpoint(NDK_ADAPTER *adapter, const PSOCKADDR addre
 	return STATUS_NOT_SUPPORTED;
 }
 
-NTSTATUS unsupported_build_lam(NDK_ADAPTER *adapter, MDL *mdl, SIZE_T length,
-			       NDK_FN_REQUEST_COMPLETION completion, PVOID context,
-			       NDK_LOGICAL_ADDRESS_MAPPING *lam, ULONG *size, ULONG *fbo)
-{
-	return STATUS_NOT_SUPPORTED;
-}
-
-void unsupported_release_lam(NDK_ADAPTER *adapter, NDK_LOGICAL_ADDRESS_MAPPING *lam)
-{
-}
-
 NTSTATUS unsupported_connect_shared(NDK_CONNECTOR *connector, NDK_QP *qp,
 				    NDK_SHARED_ENDPOINT *endpoint, const PSOCKADDR destination,
 				    ULONG length, ULONG inbound, ULONG outbound,
@@ -37,13 +26,6 @@ NTSTATUS unsupported_resize_cq(NDK_CQ *cq, ULONG depth, NDK_FN_REQUEST_COMPLETIO
 
 /* Required of an adapter without the flag (NdkControlCqInterruptModeration). */
 NTSTATUS unsupported_moderation(NDK_CQ *cq, ULONG interval, ULONG count)
-{
-	return STATUS_NOT_SUPPORTED;
-}
-
-NTSTATUS unsupported_fast_register(NDK_QP *qp, PVOID context, NDK_MR *mr, ULONG pages,
-				   const NDK_LOGICAL_ADDRESS *array, ULONG fbo, SIZE_T length,
-				   PVOID base, ULONG flags)
 {
 	return STATUS_NOT_SUPPORTED;
 }

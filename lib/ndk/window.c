@@ -148,7 +148,9 @@ void window_completed(struct adapter *adapter, const struct shm_cqe *cqe)
 
 	spin_lock(&adapter->window_lock);
 	link = cqe->output ? token_link_find(adapter, cqe->output) : NULL;
-	if (link) {
+	if (link && link->mr) {
+		fast_register_completed(link->mr, cqe);
+	} else if (link) {
 		switch (cqe->type) {
 		case NdkOperationTypeBind:
 			if (cqe->status && link == &link->mw->current)
@@ -257,13 +259,15 @@ static NTSTATUS invalidate_prepare(const struct qp *qp, NDK_OBJECT_HEADER *heade
 	struct mw *mw;
 
 	/* NdkInvalidate remarks: a region that NdkRegisterMr made is none of its business. */
-	if (object->type != NdkObjectTypeMw)
+	if (object->type != NdkObjectTypeMw && object->type != NdkObjectTypeMr)
 		return STATUS_INVALID_DEVICE_REQUEST;
-	mw = container_of(object, struct mw, object);
 	if (object->needs[0] != qp->object.needs[QP_NEEDS_PD])
 		return STATUS_INVALID_PARAMETER;
+	mw = container_of(object, struct mw, object);
 	spin_lock(&adapter->window_lock);
-	if (mw->state == WINDOW_BOUND) {
+	if (object->type == NdkObjectTypeMr) {
+		status = fast_register_invalidate(container_of(object, struct mr, object), sqe);
+	} else if (mw->state == WINDOW_BOUND) {
 		sqe->token = mw->current.token;
 		sqe->mw = object->handle;
 		window_leave(mw);

@@ -120,6 +120,7 @@ enum shm_op {
 	SHM_OP_CREATE_AH,
 	SHM_OP_RESOLVE_DATAGRAM, /* struct shm_connect: who takes datagrams of a service? */
 	SHM_OP_ACCEPT_DATAGRAM,  /* struct shm_connect: the answer, with `qp` and `qkey` */
+	SHM_OP_FIND_SEGMENT, /* segment_drop: the daemon's number of a memfd that it was passed */
 	SHM_OP_MAX,
 	/* Events, daemon to client, request id 0. */
 	SHM_EV_CONNECT_REQUEST = 0x100,
@@ -305,6 +306,11 @@ struct shm_registered { /* REGISTER_MR, INIT_FRMR */
 	uint32_t remote_token; /* 0 when the region has no remote right */
 };
 
+struct shm_segment {      /* FIND_SEGMENT */
+	uint32_t segment; /* below 2^20 */
+	uint32_t reserved;
+};
+
 struct shm_connected {     /* CONNECT_QP */
 	uint32_t path_mtu; /* bytes: what was asked for, or the port's where that was 0 */
 	uint32_t reserved;
@@ -355,6 +361,7 @@ struct shm_reply {
 	union {
 		struct shm_created created;
 		struct shm_registered registered;
+		struct shm_segment segment;
 		struct shm_connected connected;
 		struct shm_tokens tokens;
 		struct shm_connection connection;
@@ -483,6 +490,8 @@ struct shm_sge {
  * One send-queue entry, followed in its slot by SGEs or, with INLINE, by the data.
  * A datagram (SEND, SEND_IMMEDIATE of a UD queue pair) names its destination by `mw`, the handle of
  * an address, `token`, the peer's QPN, and `mr`, the Q_Key (bit 31 set: the queue pair's own).
+ * FAST_REGISTER registers `length` bytes from offset `swap` of segment number `compare`; `token` is
+ * the region's, the remote one if it has one.
  */
 struct shm_sqe {
 	uint8_t opcode; /* enum shm_wr_opcode */

@@ -26,7 +26,7 @@ static void resume_local(struct transport *t, struct qp *qp, struct flight *flig
 {
 	struct qp_local *local = qp_local(t, qp);
 
-	if (flight->state == FLIGHT_EXECUTING && flight->opcode == SHM_WR_BIND)
+	if (flight->state == FLIGHT_EXECUTING && flight->opcode != SHM_WR_INVALIDATE)
 		flight->state = token_in_state(t, flight->token, TOKEN_VALID) ? FLIGHT_EXECUTED
 									      : FLIGHT_WAITING;
 	if (flight->state == FLIGHT_EXECUTING) {

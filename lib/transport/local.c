@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Send-queue entries that send nothing: bind and invalidate. Each executes once, at its
+ * Send-queue entries that send nothing: bind, fast register, invalidate. Each executes once, at its
  * place in the queue; going back for a lost packet steps over those that have.
  */
 #include "transport/private.h"
@@ -49,6 +49,31 @@ static void execute_bind(struct transport *t, struct qp *qp, struct flight *flig
 		flight->state = FLIGHT_EXECUTED;
 }
 
+static uint32_t registered_rights(uint32_t flags)
+{
+	return bind_rights(flags) | (flags & SHM_FLAG_ALLOW_LOCAL_WRITE ? RIGHT_LOCAL_WRITE : 0);
+}
+
+static void execute_fast_register(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	const struct accessor who = qp_accessor(qp);
+	const struct fast_register_request request = {
+		.region = flight->mr,
+		.segment = flight->compare > UINT32_MAX ? 0 : (uint32_t)flight->compare,
+		.offset = flight->swap,
+		.length = flight->length,
+		.base = flight->address,
+		.rights = registered_rights(flight->flags),
+	};
+	enum access_reason reason = region_fast_register(t->shared->memory, &who, &request);
+
+	t->stats.fast_registers++;
+	if (reason != ACCESS_OK)
+		flight_failed(t, flight, NT_ACCESS_VIOLATION, reason);
+	else
+		flight->state = FLIGHT_EXECUTED;
+}
+
 static void execute_invalidate(struct transport *t, struct qp *qp, struct flight *flight)
 {
 	const struct accessor who = qp_accessor(qp);
@@ -74,20 +99,32 @@ static void execute_invalidate(struct transport *t, struct qp *qp, struct flight
 	grace_add(t, qp);
 }
 
+/*
+ * An invalidate may hit the sink of a READ before it, that of a region also what an unacknowledged
+ * request would be sent again from: it waits for those.
+ */
+static bool must_wait(struct transport *t, const struct qp *qp, const struct flight *flight)
+{
+	if (flight->opcode == SHM_WR_INVALIDATE && flight->mr)
+		return flight_at(t, qp->first_flight) != flight;
+	return qp->reads_out &&
+	       (flight->opcode == SHM_WR_INVALIDATE || (flight->flags & SHM_FLAG_READ_FENCE));
+}
+
 bool local_execute(struct transport *t, struct qp *qp, struct flight *flight)
 {
 	if (flight->state == FLIGHT_EXECUTED)
 		return true;
 	if (flight->state != FLIGHT_WAITING)
 		return false;
-	/* An invalidate may hit the sink of a READ before it: it always waits for those. */
-	if (qp->reads_out &&
-	    (flight->opcode == SHM_WR_INVALIDATE || (flight->flags & SHM_FLAG_READ_FENCE)))
+	if (must_wait(t, qp, flight))
 		return false;
 	/* Who adopts us from here on finds out from the token whether it was done. */
 	__atomic_store_n(&flight->state, FLIGHT_EXECUTING, __ATOMIC_RELEASE);
 	if (flight->opcode == SHM_WR_BIND)
 		execute_bind(t, qp, flight);
+	else if (flight->opcode == SHM_WR_FAST_REGISTER)
+		execute_fast_register(t, qp, flight);
 	else
 		execute_invalidate(t, qp, flight);
 	return flight->state == FLIGHT_EXECUTED;

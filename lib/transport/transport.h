@@ -346,7 +346,7 @@ uint64_t transport_next_deadline(const struct transport *transport, uint64_t now
 	X(rx_write_bytes) X(rx_read) X(rx_read_bytes) X(rx_atomic) X(tx_send) \
 	X(tx_write) X(tx_write_bytes) X(tx_read) X(tx_read_bytes) X(tx_atomic) \
 	X(tx_ack) X(rx_ack) X(tx_nak) X(rx_nak) X(tx_rnr) X(rx_rnr) X(retransmits) \
-	X(timeouts) X(binds) X(invalidates) X(remote_invalidates) X(completions) \
+	X(timeouts) X(binds) X(fast_registers) X(invalidates) X(remote_invalidates) X(completions) \
 	X(completion_errors) X(no_buffer) X(stock_full) \
 	X(rx_marked) X(tx_cnp) X(rx_cnp) X(rate_cuts) X(paced) X(moved_in) X(moved_out) \
 	X(tx_datagram) X(rx_datagram) X(uc_resync)

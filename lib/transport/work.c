@@ -193,7 +193,7 @@ static void fill_flight(struct transport *t, struct qp *qp, struct flight *fligh
 		check_payload(t, qp, flight);
 		if (flight->state != FLIGHT_FAILED)
 			flight->packets = qp_packets(qp, flight->length);
-	} else if (sqe.opcode == SHM_WR_BIND || sqe.opcode == SHM_WR_INVALIDATE) {
+	} else if (sqe.opcode >= SHM_WR_BIND && sqe.opcode <= SHM_WR_FAST_REGISTER) {
 		resolve_objects(t, qp, flight, &sqe);
 	} else {
 		flight_refuse(flight, NT_INTERNAL_ERROR, VERDICT(WR_MALFORMED));

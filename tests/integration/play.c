@@ -11,7 +11,7 @@
 #include "common/sync.h"
 
 static const struct scene *const all_scenes[] = { srq_scenes, datagram_scenes, uc_scenes,
-						  service_scenes };
+						  service_scenes, fast_scenes };
 
 /* --- statuses and completions ------------------------------------------------------------- */
 

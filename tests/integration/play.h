@@ -44,7 +44,8 @@ struct scene {
 	void (*play)(struct end *a, struct end *b);
 };
 
-extern const struct scene srq_scenes[], datagram_scenes[], uc_scenes[], service_scenes[];
+extern const struct scene srq_scenes[], datagram_scenes[], uc_scenes[], service_scenes[],
+	fast_scenes[];
 
 /* --- statuses and completions ------------------------------------------------------------- */
 

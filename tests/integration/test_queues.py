@@ -141,6 +141,31 @@ def services():
         play(scene, six=True)
 
 
+@test("fast-register regions: registered, used and invalidated under one token")
+def fast_rounds():
+    play("fast-rounds")
+
+
+@test("fast-register regions: the local token; an invalidate ends no request before it")
+def fast_local():
+    play("fast-local")
+
+
+@test("fast-register regions: the peer's send with invalidate ends a registration")
+def fast_remote_end():
+    play("fast-remote-end")
+
+
+@test("fast-register regions: rights are those of the registration")
+def fast_rights():
+    play("fast-rights")
+
+
+@test("fast-register regions are closed in every state")
+def fast_closes():
+    play("fast-closes")
+
+
 @test("kill -9 of a client with SRQs, addresses and messages under way: everything is as before")
 def killed():
     for scene in ("srq-hang", "ud-hang") * (1 if rig.QUICK else 4):

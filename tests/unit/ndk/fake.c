@@ -79,6 +79,7 @@ static void fill_session(struct fake *fake)
 		(struct shm_address){ .gid = { [10] = 0xff, 0xff, 10, 0, 0, 1 }, .family = 4 };
 	session->limits = (struct shm_limits){ .max_registration_size = 1ull << 30,
 					       .max_window_size = 1ull << 30,
+					       .frmr_page_count = 1024,
 					       .max_initiator_sge = 16,
 					       .max_receive_sge = 16,
 					       .max_read_sge = 16,
@@ -303,9 +304,11 @@ static void fill_reply(struct fake *fake, const struct shm_request *request,
 		create_srq(fake, request, &reply->created);
 		break;
 	case SHM_OP_REGISTER_MR:
+	case SHM_OP_INIT_FRMR:
 		reply->registered.local_token = 0x51;
-		reply->registered.remote_token = 0x52;
+		reply->registered.remote_token = fake->no_remote_token ? 0 : 0x52;
 		break;
+	case SHM_OP_FIND_SEGMENT: reply->segment.segment = fake->last_segment; break;
 	case SHM_OP_CONNECT_QP:
 		reply->connected.path_mtu = request->connect_qp.path_mtu;
 		if (reply->connected.path_mtu == 0)

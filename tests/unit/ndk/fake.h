@@ -39,6 +39,8 @@ struct fake {
 	uint32_t request_head, reply_tail;
 	uint32_t last_handle;
 	uint32_t last_token;
+	uint32_t last_segment;      /* the number that FIND_SEGMENT gets */
+	bool no_remote_token;       /* regions get none */
 	bool hold[SHM_OP_MAX];      /* requests of this kind wait for fake_answer() */
 	int32_t status[SHM_OP_MAX]; /* not 0: what requests of this kind get */
 	struct shm_request held[FAKE_HELD];

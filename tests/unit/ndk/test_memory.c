@@ -197,13 +197,3 @@ Test(register, chains_must_be_contiguous)
 	OrielFreeMemory(first);
 	OrielFreeMemory(second);
 }
-
-Test(register, fast_registration_is_not_there_yet)
-{
-	struct outcome outcome = { 0 };
-	struct rig rig;
-
-	rig_queues(&rig);
-	cr_expect_eq(NdkCreateMr(rig.pd, TRUE, on_created, &outcome, NULL), STATUS_NOT_SUPPORTED);
-	rig_close(&rig);
-}
