@@ -42,7 +42,7 @@ static struct adapter *adapter_allocate(NDK_VERSION version)
 		return NULL;
 	adapter->version = version;
 	adapter->socket = adapter->wake_fd = adapter->kick_fd = -1;
-	adapter->control_fd = adapter->epoll_fd = -1;
+	adapter->control_fd = adapter->epoll_fd = adapter->timer_fd = -1;
 	adapter->last_waiting = &adapter->first_waiting;
 	adapter->last_call = &adapter->first_call;
 	pthread_mutex_init(&adapter->lock, NULL);
@@ -146,7 +146,9 @@ static void fill_info(const struct adapter *adapter, NDK_ADAPTER_INFO *info)
 		.LargeRequestThreshold = limits->large_request_threshold,
 		.MaxCallerData = limits->max_caller_data,
 		.MaxCalleeData = limits->max_callee_data,
-		.AdapterFlags = limits->adapter_flags,
+		/* Moderation is the library's own. */
+		.AdapterFlags =
+			limits->adapter_flags | NDK_ADAPTER_FLAG_CQ_INTERRUPT_MODERATION_SUPPORTED,
 		.RdmaTechnology = NdkRoCEv2,
 	};
 }

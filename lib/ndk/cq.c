@@ -15,6 +15,7 @@ static void cq_destroy(struct object *object)
 	struct cq *cq = container_of(object, struct cq, object);
 	struct cq **slot = &object->adapter->cq_by_notify[cq->notify];
 
+	moderation_release(object->adapter, cq);
 	/* The number may belong to a younger one already. */
 	if (*slot == cq)
 		*slot = NULL;
@@ -324,7 +325,7 @@ static void cq_arm(NDK_CQ *ndk, ULONG type)
 	if (!due)
 		return;
 	pthread_mutex_lock(&adapter->lock);
-	if (!cq->object.closing)
+	if (!cq->object.closing && !moderation_holds(adapter, cq))
 		call_queue(adapter, &cq->notify_call);
 	pthread_mutex_unlock(&adapter->lock);
 }
@@ -333,7 +334,7 @@ void cq_notified(struct adapter *adapter, uint32_t notify)
 {
 	struct cq *cq = adapter->cq_by_notify[notify];
 
-	if (cq && !cq->object.closing)
+	if (cq && !cq->object.closing && !moderation_holds(adapter, cq))
 		call_queue(adapter, &cq->notify_call);
 }
 
@@ -374,6 +375,6 @@ const NDK_CQ_DISPATCH cq_dispatch = {
 	.NdkResizeCq = unsupported_resize_cq,
 	.NdkArmCq = cq_arm,
 	.NdkGetCqResults = cq_results,
-	.NdkControlCqInterruptModeration = unsupported_moderation,
+	.NdkControlCqInterruptModeration = cq_moderate,
 	.NdkGetCqResultsEx = cq_results_ex,
 };

@@ -516,6 +516,13 @@ typedef void (*NDK_FN_ARM_CQ)(NDK_CQ *pNdkCq, ULONG Type);
 /* Takes up to nResults entries; returns how many. */
 typedef ULONG (*NDK_FN_GET_CQ_RESULTS)(NDK_CQ *pNdkCq, NDK_RESULT Results[], ULONG nResults);
 typedef ULONG (*NDK_FN_GET_CQ_RESULTS_EX)(NDK_CQ *pNdkCq, NDK_RESULT_EX Results[], ULONG nResults);
+/*
+ * The callback of an arm waits until ModerationCount entries are there or ModerationInterval
+ * microseconds have passed since the arm was satisfied; entries can be taken meanwhile. Interval 0
+ * or count 0 or 1: no moderation. Interval 0xffffffff: only the count; count 0xffffffff or above
+ * the CQ's depth: only the interval; both: STATUS_INVALID_PARAMETER_MIX. A failure of the CQ is
+ * told at once.
+ */
 typedef NTSTATUS (*NDK_FN_CONTROL_CQ_INTERRUPT_MODERATION)(NDK_CQ *pNdkCq, ULONG ModerationInterval,
 							   ULONG ModerationCount);
 

@@ -222,7 +222,8 @@ struct adapter {
 	int wake_fd;    /* the daemon writes its other end: a pipe */
 	int kick_fd;    /* an eventfd, for callbacks that become due without the daemon */
 	int control_fd; /* wakes the control core */
-	int epoll_fd;   /* wake_fd, kick_fd and socket */
+	int timer_fd;   /* of queues whose callbacks wait; -1 until moderation is used */
+	int epoll_fd;   /* all of these and the socket */
 	int worker_fd[SHM_MAX_WORKERS];
 	uint32_t workers;
 	struct shm_session *session;
@@ -249,6 +250,7 @@ struct adapter {
 	struct call *first_call, **last_call;
 	struct cq **cq_by_notify;   /* SHM_MAX_SESSION_CQS of them */
 	uint32_t notify_words;      /* of cq_notify that are in use */
+	struct cq *first_held;      /* whose callbacks wait by moderation */
 	struct qp *first_accepting; /* queue pairs whose accept is pending */
 	uint32_t accepting;         /* how many */
 	struct sent_memory *sent_memory;
@@ -401,7 +403,6 @@ NTSTATUS unsupported_connect_shared(NDK_CONNECTOR *connector, NDK_QP *qp,
 				    NDK_FN_REQUEST_COMPLETION completion, PVOID context);
 NTSTATUS unsupported_resize_cq(NDK_CQ *cq, ULONG depth, NDK_FN_REQUEST_COMPLETION completion,
 			       PVOID context);
-NTSTATUS unsupported_moderation(NDK_CQ *cq, ULONG interval, ULONG count);
 extern const NDK_ADAPTER_DISPATCH adapter_dispatch;
 extern const NDK_PD_DISPATCH pd_dispatch;
 extern const NDK_CQ_DISPATCH cq_dispatch;

@@ -107,6 +107,7 @@ static void drain_wakes(struct adapter *adapter)
 
 	while (read(adapter->wake_fd, wakes, sizeof(wakes)) == sizeof(wakes))
 		;
+	moderation_drain(adapter);
 	if (read(adapter->kick_fd, &kicks, sizeof(kicks)) < 0)
 		return; /* EAGAIN: nobody kicked */
 }
@@ -153,6 +154,8 @@ ULONG OrielProgress(NDK_ADAPTER *pNdkAdapter)
 	if (!adapter->dead) {
 		receive_replies(adapter);
 		collect_notifications(adapter);
+		if (adapter->first_held)
+			moderation_run(adapter);
 		if (adapter->first_waiting)
 			request_flush_waiting(adapter);
 		look_for_death(adapter);
@@ -176,7 +179,7 @@ static bool something_waits(struct adapter *adapter)
 
 	pthread_mutex_lock(&adapter->lock);
 	adapter->slept = true;
-	waits = adapter->first_call ||
+	waits = adapter->first_call || (adapter->first_held && moderation_due(adapter)) ||
 		(!adapter->dead && (replies_wait(adapter) || notifications_wait(adapter) ||
 				    shm_load_acquire(&adapter->session->ended)));
 	pthread_mutex_unlock(&adapter->lock);

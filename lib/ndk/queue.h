@@ -23,6 +23,12 @@ struct cq {
 	uint64_t size;
 	uint32_t notify;
 	struct call notify_call;
+	/* Interrupt moderation, under adapter.lock. */
+	uint32_t interval; /* us; UINT32_MAX: no limit */
+	uint32_t count;    /* entries */
+	bool held;         /* an arm was satisfied and its callback waits */
+	uint64_t due;      /* ns; when it waits no longer */
+	struct cq *next_held;
 
 	alignas(SHM_CACHE_LINE) struct spin lock;
 	uint32_t rings;
@@ -146,6 +152,13 @@ void srq_limit_reached(struct adapter *adapter, const struct shm_async *async);
 NTSTATUS cq_create(NDK_ADAPTER *ndk, ULONG depth, NDK_FN_CQ_NOTIFICATION_CALLBACK notification,
 		   PVOID notification_context, GROUP_AFFINITY *affinity,
 		   NDK_FN_CREATE_COMPLETION completion, PVOID context, NDK_CQ **ppcq);
+NTSTATUS cq_moderate(NDK_CQ *ndk, ULONG interval, ULONG count);
+/* adapter.lock is held. */
+bool moderation_holds(struct adapter *adapter, struct cq *cq); /* its callback waits */
+void moderation_release(struct adapter *adapter, struct cq *cq);
+bool moderation_due(const struct adapter *adapter);
+void moderation_run(struct adapter *adapter);
+void moderation_drain(const struct adapter *adapter);
 /* adapter.lock is held: a worker took the arm of this CQ. */
 void cq_notified(struct adapter *adapter, uint32_t notify);
 

@@ -199,8 +199,8 @@ NTSTATUS session_join(struct adapter *adapter, const char *path)
 
 void session_leave(struct adapter *adapter)
 {
-	const int fds[] = { adapter->epoll_fd, adapter->wake_fd, adapter->kick_fd,
-			    adapter->control_fd, adapter->socket };
+	const int fds[] = { adapter->epoll_fd, adapter->wake_fd,    adapter->kick_fd,
+			    adapter->timer_fd, adapter->control_fd, adapter->socket };
 
 	for (unsigned int i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)

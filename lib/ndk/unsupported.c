@@ -23,9 +23,3 @@ NTSTATUS unsupported_resize_cq(NDK_CQ *cq, ULONG depth, NDK_FN_REQUEST_COMPLETIO
 {
 	return STATUS_NOT_SUPPORTED;
 }
-
-/* Required of an adapter without the flag (NdkControlCqInterruptModeration). */
-NTSTATUS unsupported_moderation(NDK_CQ *cq, ULONG interval, ULONG count)
-{
-	return STATUS_NOT_SUPPORTED;
-}
