@@ -244,6 +244,17 @@ static void run_out(struct neighbour_table *table, struct neighbour *entry, uint
 	}
 }
 
+void neighbour_forget(struct neighbour_table *table, uint32_t port)
+{
+	for (uint32_t i = 1; i <= NEIGHBOUR_ENTRIES; i++) {
+		struct neighbour *entry = &table->entry[i];
+
+		if (entry->port == port &&
+		    (entry->state == NEIGHBOUR_KNOWN || entry->state == NEIGHBOUR_SILENT))
+			entry_free(table, entry);
+	}
+}
+
 void neighbour_poll(struct neighbour_table *table, uint64_t now)
 {
 	if (now < table->next_due)

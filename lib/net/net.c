@@ -424,11 +424,14 @@ static void look_at_links(struct net *net)
 		if (rte_eth_link_get_nowait(port->id, &link))
 			continue;
 		up = link.link_status == RTE_ETH_LINK_UP;
+		if (up != port->link_up)
+			neighbour_forget(&net->neighbours, p);
 		if (up && !port->link_up) {
 			port->announcements = ANNOUNCEMENTS;
 			port->announce_at = net->now;
 		}
 		port->link_up = up;
+		reconnect_look(net, p);
 		if (up && port->announcements && net->now >= port->announce_at) {
 			slowpath_announce(net, p);
 			port->announcements--;

@@ -74,8 +74,12 @@ struct net_port {
 	struct rte_mempool *rx_pool;
 	struct fault_setting fault[2]; /* by enum net_direction */
 
+	uint32_t aside; /* atomic: not 0: workers keep off the device; see reconnect.c */
+
 	/* Control's. */
 	bool link_up;
+	uint32_t looks_down;    /* in a row that found the link down */
+	uint32_t asked;         /* the last value of aside but 0 */
 	uint32_t announcements; /* still to be made */
 	uint64_t announce_at;   /* ns */
 	uint64_t arp_answered, nd_answered, icmp_answered, slow_refused, tx_dropped;
@@ -140,8 +144,9 @@ struct worker {
 	struct rte_mbuf *held_frame;              /* from it, and waits for its port */
 
 	struct tx_array tx[NET_MAX_PORTS];
-	struct fault *fault; /* two per port */
-	uint32_t lent;       /* buffers that the transport got and has not put */
+	struct fault *fault;           /* two per port */
+	uint32_t aside[NET_MAX_PORTS]; /* atomic: of the port, seen at the end of a turn */
+	uint32_t lent;                 /* buffers that the transport got and has not put */
 	uint64_t handed_over[NET_MAX_PORTS];
 	uint32_t to_wake; /* bit by worker: was handed something in this turn */
 	struct moves moves;
@@ -174,6 +179,7 @@ struct net {
 	uint64_t tick_scale;  /* ns of a TSC tick, times 2^32 */
 	bool running;
 	uint32_t stop;           /* atomic: workers leave their loops */
+	uint32_t asides;         /* atomic: some port has asked workers to stand aside, ever */
 	struct landing *landing; /* by queue pair; NULL: none moves by itself */
 	uint64_t move_wanted;    /* atomic: see net_move() */
 
@@ -231,6 +237,16 @@ void transmit_put(void *worker, struct pktbuf *packet, enum pktbuf_fate fate);
 unsigned int transmit_control(struct worker *worker); /* worker 0: what control wants sent */
 unsigned int transmit_flush(struct worker *worker, uint64_t now);
 void transmit_drop(struct worker *worker);
+
+/* Whether the device may be used in this turn. */
+static inline bool port_is_there(const struct net_port *port)
+{
+	return likely(__atomic_load_n(&port->aside, __ATOMIC_ACQUIRE) == 0);
+}
+
+/* reconnect.c */
+void reconnect_look(struct net *net, uint32_t port); /* control: at each look at the link */
+void reconnect_stand_aside(struct worker *worker);   /* at the end of a turn */
 
 /* slowpath.c, in the control thread */
 struct rte_mbuf *slowpath_buffer(struct net *net, uint32_t port);

@@ -125,9 +125,11 @@ static unsigned int flush_port(struct worker *worker, uint32_t port, uint64_t no
 	/* Capture of frames that leave belongs here. */
 	while (sent < tx->count) {
 		uint16_t burst = (uint16_t)RTE_MIN(tx->count - sent, DEVICE_BURST);
-		uint16_t taken = rte_eth_tx_burst(worker->net->port[port].id,
-						  (uint16_t)worker->index, tx->frame + sent, burst);
+		uint16_t taken = 0;
 
+		if (port_is_there(&worker->net->port[port]))
+			taken = rte_eth_tx_burst(worker->net->port[port].id,
+						 (uint16_t)worker->index, tx->frame + sent, burst);
 		sent += taken;
 		if (taken < burst)
 			break;

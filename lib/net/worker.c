@@ -49,7 +49,8 @@ static unsigned int turn(struct worker *worker, uint64_t now)
 	if (likely(commands_have_room(worker))) {
 		done += commands_run(worker, now);
 		for (uint32_t p = 0; p < net->config.ports; p++)
-			done += classify_port(worker, p, now);
+			if (port_is_there(&net->port[p]))
+				done += classify_port(worker, p, now);
 		done += handoff_receive(worker, now);
 		done += transport_poll(worker->transport, now);
 	}
@@ -57,6 +58,8 @@ static unsigned int turn(struct worker *worker, uint64_t now)
 	done += transmit_flush(worker, now);
 	done += move_run(worker);
 	handoff_wake(worker);
+	if (unlikely(__atomic_load_n(&net->asides, __ATOMIC_RELAXED)))
+		reconnect_stand_aside(worker);
 	memory_quiescent(net->memory, worker->index);
 	return done;
 }

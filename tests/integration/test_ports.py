@@ -144,6 +144,46 @@ def unlike():
     remove("d0")
 
 
+# --- the other end goes away ----------------------------------------------------------------------
+
+
+@test("B110: a net_memif client finds its server again after that was killed or stopped")
+def memif_server_returns():
+    devices = rig.memif("l", "server"), rig.memif("l", "client")
+    link = Link(devices, "")
+    for end in (Process.kill, Process.stop):
+        link.carries(1024)
+        end(link.a)
+        rig.until(lambda: link.b.port()["link"] == "down", "the client sees the link go down")
+        link.a = Daemon("a", devices[0], "10.66.0.1/24")
+        rig.until(lambda: link.b.port()["link"] == "up", "the link comes up again")
+        rig.until(lambda: link.a.counts()["listeners"] == 1, "the target serves again")
+        # Until the control core has looked at the link, nobody may be known there.
+        rig.until(lambda: link.steady().wait(60) == 0, "traffic goes over the link again")
+    link.carries(1024)
+    log = link.b.log()
+    expect("memif" not in log.lower(), f"the driver's complaints are no news: {log}")
+    link.stop()
+
+
+@test("an interface that goes down, up, and away under a port: delays, and no crash")
+def interface_goes():
+    rig.veth("d0", "d1")
+    link = Link(("net_af_packet0,iface=d0", "net_af_packet0,iface=d1"), "")
+    link.carries(1024)
+    for name in ("d0", "d1"):
+        subprocess.run(["ip", "link", "set", name, "down"], check=True)
+        traffic = link.steady()
+        subprocess.run(["ip", "link", "set", name, "up"], check=True)
+        traffic.wait(60)
+        link.carries(1024)
+    remove("d0")
+    expect(link.steady().wait(60) > 0, "traffic over a link that is gone must fail")
+    expect(link.a.alive() and link.b.alive(), "the daemons live")
+    link.a.ask()
+    link.stop()
+
+
 # --- by hand-made frames ------------------------------------------------------------------------
 
 
