@@ -85,6 +85,14 @@ struct net_port {
 	uint64_t arp_answered, nd_answered, icmp_answered, slow_refused, tx_dropped;
 };
 
+/* interface.c */
+/*
+ * A device on top of a kernel interface carries what that interface does. Its MTU is raised
+ * when it is too small, and left alone when it is larger. 0 or a negative errno.
+ */
+int interface_raise_mtu(const char *name, uint16_t mtu);
+uint32_t interface_queues(const char *name); /* that receive; 0: it does not say */
+
 int port_open(struct net *net, uint32_t index, const char **message);
 int port_start(struct net *net, uint32_t index, const char **message);
 void port_close(struct net_port *port);

@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <net/if.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <rte_dev.h>
@@ -67,33 +65,6 @@ static int find_port(const struct device *device, uint16_t *id)
 
 /* --- MTU --------------------------------------------------------------------------- */
 
-/*
- * A device on top of a kernel interface carries what that interface does. Its MTU is raised
- * when it is too small, and left alone when it is larger. 0 or a negative errno.
- */
-static int raise_interface(const char *name, uint16_t mtu)
-{
-	struct ifreq request = { 0 };
-	int error = 0;
-	int fd;
-
-	if (strlen(name) >= sizeof(request.ifr_name))
-		return -ENODEV;
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	memcpy(request.ifr_name, name, strlen(name) + 1);
-	if (ioctl(fd, SIOCGIFMTU, &request))
-		error = -errno;
-	else if (request.ifr_mtu < mtu) {
-		request.ifr_mtu = mtu;
-		if (ioctl(fd, SIOCSIFMTU, &request))
-			error = -errno;
-	}
-	close(fd);
-	return error;
-}
-
 static int set_interface_mtu(const struct net_port *port, const struct net_port_config *config,
 			     const char **message)
 {
@@ -102,7 +73,7 @@ static int set_interface_mtu(const struct net_port *port, const struct net_port_
 
 	if (!device_argument(port->device.text, "iface", interface, sizeof(interface)))
 		return refuse(config, -EINVAL, message, "iface= is missing");
-	error = raise_interface(interface, config->mtu);
+	error = interface_raise_mtu(interface, config->mtu);
 	if (!error)
 		return 0;
 	snprintf(text, sizeof(text), "mtu = %u: interface %s does not take it: %s", config->mtu,
@@ -147,6 +118,24 @@ static int set_mtu(struct net_port *port, const struct net_port_config *config,
 }
 
 /* --- opening: everything that needs no buffers ------------------------------------- */
+
+/* net_af_xdp reads so many queues as it is told to, and the kernel spreads frames over all. */
+static void warn_of_deaf_queues(const struct net *net, const struct net_port *port,
+				const struct net_port_config *config)
+{
+	char interface[IF_NAMESIZE];
+	uint32_t queues;
+
+	if (strcmp(port->device.driver, "net_af_xdp") != 0 ||
+	    !device_argument(port->device.text, "iface", interface, sizeof(interface)))
+		return;
+	queues = interface_queues(interface);
+	if (queues > net->config.workers)
+		net_warn("port %s: interface %s has %u receive queues and %u worker%s: frames of "
+			 "the others are not heard; set their number (ethtool -L)",
+			 config->name, interface, queues, net->config.workers,
+			 net->config.workers == 1 ? "" : "s");
+}
 
 static int check_queues(const struct net *net, const struct net_port_config *config,
 			const struct rte_eth_dev_info *info, const char **message)
@@ -221,6 +210,7 @@ int port_open(struct net *net, uint32_t index, const char **message)
 	port->socket = rte_eth_dev_socket_id(port->id);
 	if (port->socket < 0 || port->socket >= RTE_MAX_NUMA_NODES)
 		port->socket = SOCKET_ID_ANY;
+	warn_of_deaf_queues(net, port, config);
 	error = check_queues(net, config, &info, message);
 	if (!error)
 		error = read_mac(net, port, config, message);

@@ -2,6 +2,7 @@
 """Kinds of links: what frames each carries, tagged and untagged, and what is refused at start."""
 import os
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -123,6 +124,33 @@ def af_xdp():
     remove("d0")
 
 
+@test("B119: a net_af_xdp port that was away under a flood hears again; queues nobody reads are told")
+def af_xdp_flood():
+    rig.veth("d0", "d1")
+    daemon = Daemon("a", "net_af_xdp0,iface=d0", "10.66.0.1/24", wait=False)
+    try:
+        daemon.wait_log("orield: ready")
+    except rig.Failure:
+        need("net_af_xdp", daemon.log())
+        raise
+    wire = Wire("d1", daemon)
+    wire.served(64)
+    daemon.popen.send_signal(signal.SIGSTOP)
+    for _ in range(20000):
+        wire.socket.send(mac_bytes(wire.mac) + mac_bytes(PEER_MAC) + b"\x88\xb5" + bytes(200))
+    daemon.popen.send_signal(signal.SIGCONT)
+    rig.until(lambda: daemon.verdicts()["not_ip"] > 500, "what was buffered is read")
+    wire.served(64)
+    stop(daemon)
+    remove("d0")
+    subprocess.run(["ip", "link", "add", "d0", "numrxqueues", "4", "numtxqueues", "4", "type",
+                    "veth", "peer", "name", "d1"], check=True)
+    daemon = Daemon("a", "net_af_xdp0,iface=d0", "10.66.0.1/24")
+    expect("interface d0 has 4 receive queues" in daemon.log(), daemon.log())
+    stop(daemon)
+    remove("d0")
+
+
 @test("an mtu that the interface below does not take is refused with the interface's name")
 def below():
     rig.veth("d0", "d1")
@@ -133,7 +161,7 @@ def below():
     remove("d0")
 
 
-@test("B90: ends of unlike MTU agree on the smaller path MTU")
+@test("B89: ends of unlike MTU agree on the smaller path MTU")
 def unlike():
     rig.veth("d0", "d1", 9000)
     for left, right in ((9000, 1500), (1500, 4200)):

@@ -114,7 +114,7 @@ static void refuse_mtu(uint8_t offered, uint8_t length)
 	end_receive(&own, &server, mad);
 }
 
-/* B90 */
+/* B89 */
 Test(cm_active, asks_again_with_the_path_mtu_that_a_refusal_offers)
 {
 	uint64_t tid;
