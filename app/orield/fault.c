@@ -79,7 +79,7 @@ const char *fault_set(struct net_fault *fault, const char *key, const char *valu
 			return parse_share(value, shares[i].ppm) ? NULL : FAULT_EXPECTED_SHARE;
 	if (!strcmp(key, "seed"))
 		return parse_number(value, &fault->seed) ? NULL : "a number";
-	if (strcmp(key, "delay-us"))
+	if (strcmp(key, "delay-us") != 0)
 		return "loss, duplicate, reorder, corrupt, delay, delay-us or seed";
 	if (!parse_number(value, &number) || number > FAULT_LONGEST_US)
 		return "microseconds from 0 to 10000000";

@@ -28,9 +28,9 @@ static int find_port(const struct net *net, const char *name)
 static const char *take_direction(const char *word, bool set[2], char **rest)
 {
 	set[NET_RECEIVE] = set[NET_TRANSMIT] = true;
-	if (!word || (strcmp(word, directions[0]) && strcmp(word, directions[1])))
+	if (!word || (strcmp(word, directions[0]) != 0 && strcmp(word, directions[1]) != 0))
 		return word;
-	set[strcmp(word, directions[NET_RECEIVE]) ? NET_RECEIVE : NET_TRANSMIT] = false;
+	set[strcmp(word, directions[NET_RECEIVE]) != 0 ? NET_RECEIVE : NET_TRANSMIT] = false;
 	return strtok_r(NULL, " ", rest);
 }
 
@@ -162,6 +162,7 @@ static int on_fault(const char *command, const char *parameters, struct rte_tel_
 	char problem[RTE_TEL_MAX_STRING_LEN] = "";
 	int error = 0;
 
+	(void)command;
 	pthread_mutex_lock(&lock);
 	rte_tel_data_start_dict(data);
 	if (parameters && *parameters)

@@ -17,17 +17,17 @@ static int listens_on(const struct device *device, char *path, size_t room)
 
 	if (!strcmp(device->driver, "net_memif")) {
 		if (!device_argument(device->text, "role", value, sizeof(value)) ||
-		    (strcmp(value, "server") && strcmp(value, "master")))
+		    (strcmp(value, "server") != 0 && strcmp(value, "master") != 0))
 			return 0;
 		/* An abstract name goes with its process. */
 		if (!device_argument(device->text, "socket-abstract", value, sizeof(value)) ||
-		    strcmp(value, "no"))
+		    strcmp(value, "no") != 0)
 			return 0;
 		return device_argument(device->text, "socket", path, room) ? SOCK_SEQPACKET : 0;
 	}
 	if (!strcmp(device->driver, "net_vhost")) {
 		if (device_argument(device->text, "client", value, sizeof(value)) &&
-		    strcmp(value, "0"))
+		    strcmp(value, "0") != 0)
 			return 0;
 		return device_argument(device->text, "iface", path, room) ? SOCK_STREAM : 0;
 	}
