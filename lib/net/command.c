@@ -37,10 +37,9 @@ void worker_event(void *context, const struct transport_event *event)
 
 static void done(struct worker *worker, uint64_t cookie, int status)
 {
-	struct worker_message message = { .kind = MESSAGE_DONE,
-					  .status = status,
-					  .cookie = cookie };
+	struct worker_message message = { .kind = MESSAGE_DONE, .status = status, .event = { 0 } };
 
+	message.cookie = cookie;
 	tell(worker, &message);
 }
 
