@@ -12,7 +12,7 @@
 /* --- what surrounds the transport --------------------------------------------------------------
  */
 
-static struct pktbuf *on_get(void *context)
+static struct pktbuf *on_get(void *context, const uint8_t source_mac[6])
 {
 	struct engine *engine = context;
 
