@@ -155,6 +155,8 @@ static void run(struct worker *worker, const struct worker_command *command, uin
 	case WORKER_ATTACH: transport_attach(transport, command->object, now); break;
 	case WORKER_CONNECT:
 		status = transport_connect(transport, command->object, &command->connection, now);
+		if (status == 0)
+			steer_connected(worker, command->object, &command->connection);
 		break;
 	case WORKER_FLUSH: transport_flush(transport, command->object, now); break;
 	case WORKER_DETACH:

@@ -14,6 +14,7 @@
 #include "net/neighbour.h"
 #include "net/net.h"
 #include "net/slow.h"
+#include "net/steer.h"
 
 #define BURST           32u
 #define RX_DESCRIPTORS  1024u
@@ -73,6 +74,7 @@ struct net_port {
 	char driver[32];
 	struct rte_mempool *rx_pool;
 	struct fault_setting fault[2]; /* by enum net_direction */
+	struct steering steering;
 
 	uint32_t aside; /* atomic: not 0: workers keep off the device; see reconnect.c */
 

@@ -268,6 +268,8 @@ int port_start(struct net *net, uint32_t index, const char **message)
 	if (error)
 		return refuse_with_cause(config, error, message, "does not start", mark);
 	port->started = true;
+	if (net->config.workers > 1)
+		steer_learn(&port->steering, port->id);
 	accept_groups(port, config);
 	return 0;
 }

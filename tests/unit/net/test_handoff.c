@@ -243,3 +243,26 @@ Test(handoff, one_at_a_time_and_only_so_many)
 	fake.movable = 0;
 	cr_assert_eq(move_start(worker(N), QP, O), -ENOTSUP);
 }
+
+/* The device says by its table that frames of this peer go to the queue of N. */
+Test(handoff, a_queue_pair_starts_where_its_frames_will_land)
+{
+	struct worker_command command = { .type = WORKER_CONNECT, .object = QP };
+
+	command.connection.path_mtu = 1024;
+	memcpy(command.connection.path.local_gid, our_v4, 16);
+	memcpy(command.connection.path.remote_gid, peer_v4, 16);
+	pair.net->port[0].steering.entries = 1;
+	pair.net->port[0].steering.queue[0] = N;
+	cr_assert_eq(net_command(pair.net, O, &command), 0);
+	commands_run(worker(O), 1);
+	cr_assert_eq(worker(O)->moves.driven, 0, "not with migrate = no");
+	pair.net->landing = calloc(FAKE_QPS, sizeof(*pair.net->landing));
+	cr_assert_eq(net_command(pair.net, O, &command), 0);
+	commands_run(worker(O), 1);
+	for (int i = 0; i < 3; i++)
+		for (unsigned int w = O; w <= N; w++)
+			turn(w);
+	cr_assert_eq(qp_home(NULL, QP), N);
+	expect_nothing_left();
+}
