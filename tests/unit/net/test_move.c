@@ -12,7 +12,7 @@
 
 #define WORKERS 3u
 #ifdef __SANITIZE_THREAD__
-#define MOVES 200u
+#define MOVES 100u
 #else
 #define MOVES 3000u
 #endif
@@ -440,7 +440,7 @@ Test(move, a_queue_pair_follows_its_frames_and_stays)
 		wire.lands_at[i] = (i + 1) % WORKERS;
 	while (!all_have_followed())
 		run_flows(PAIRS, true);
-	while (turns++ < 10000)
+	while (turns++ < 3 * MOVES)
 		run_flows(PAIRS, true);
 	while (run_flows(PAIRS, false))
 		;
