@@ -90,7 +90,7 @@ void config_draw(struct sim_config *c, uint64_t seed, uint64_t packets)
 	c->flights = rng_percent(&rng, 20) ? rng_between(&rng, 8, 64) : 4096;
 	c->shared_cq = rng_percent(&rng, 40);
 	if (rng_percent(&rng, 20))
-		c->restart_every_us = rng_between(&rng, 200, 50000);
+		c->restart_every_us = rng_between(&rng, 200, rng_percent(&rng, 60) ? 4000 : 50000);
 	if (rng_percent(&rng, 35))
 		c->move_every_us = rng_between(&rng, 1, rng_percent(&rng, 50) ? 100 : 5000);
 	c->shared_receives = rng_percent(&rng, 30);

@@ -56,6 +56,12 @@ bool fault_is_forged(enum fault fault)
 	return fault >= FAULT_WIRE_SHORT && fault <= FAULT_WIRE_NAK;
 }
 
+/* One too many is what a wrong comparison lets through. */
+static uint32_t one_or_more(struct rng *rng, uint32_t most)
+{
+	return rng_percent(rng, 50) ? 1 : rng_between(rng, 1, most);
+}
+
 /* --- what the peer refuses -------------------------------------------------------- */
 
 /* A READ, WRITE or atomic of at least a byte. */
@@ -209,12 +215,6 @@ static struct op *wrong_operation(struct end *end)
 	return refused(op, NT_DATA_ERROR);
 }
 
-/* One too many is what a wrong comparison lets through. */
-static uint32_t one_or_more(struct rng *rng, uint32_t most)
-{
-	return rng_percent(rng, 50) ? 1 : rng_between(rng, 1, most);
-}
-
 static struct op *too_long(struct end *end)
 {
 	const struct receive *receive = receive_next(end->peer);
@@ -337,6 +337,9 @@ static struct op *forged(struct end *end, enum fault fault)
 			return NULL;
 		/* What is found out at the last packet has a receive. */
 		choice = rng_below(rng, op->length);
+		/* Or of more, as long as all of that is allowed. */
+		if (op->window == NULL && rng_percent(rng, 50))
+			choice = op->length + one_or_more(rng, AREA_GUARD);
 		spoil_packet(op, choice >= (op->packets - 1) * mtu ? op->packets - 1 : 0, choice);
 		op->wire_packet = 0;
 		return op;

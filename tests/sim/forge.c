@@ -78,6 +78,19 @@ const char *forge_harmless(struct world *world, struct sim_buffer *buffer,
 	}
 }
 
+void forge_wild(struct world *world, uint8_t *frame, const struct frame_facts *facts)
+{
+	struct rng *rng = &world->weather;
+	const uint32_t most = facts->icrc - facts->bth < 64 ? facts->icrc - facts->bth : 64;
+
+	for (uint32_t flips = rng_between(rng, 1, 4); flips; flips--) {
+		const uint32_t at = rng_below(rng, most);
+
+		if (at < 5 || at > 7)
+			frame[facts->bth + at] ^= (uint8_t)(1u << rng_below(rng, 8));
+	}
+}
+
 /* When it arrives it is known what the requester has sent so far. */
 void forge_future(struct world *world, const struct end *end, struct sim_buffer *buffer)
 {

@@ -144,6 +144,15 @@ static void watch_fatal_nak(struct sim_worker *worker, const struct wire_view *v
 			 worker->host->number, end->number, view_aeth(view)->syndrome);
 }
 
+/* Where daemons die, they do so now and then while they refuse something. */
+static bool refusal_begins(const struct end *end, const struct wire_view *view)
+{
+	const struct op *op = end->peer->fault;
+
+	return end->pair->world->config.restart_every_us && op && fault_async(op->fault) &&
+	       (view->op->flags & OPF_REQUEST) && (view->psn - op->psn) % 0x1000000 < op->packets;
+}
+
 static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buffer,
 			 const struct wire_view *view)
 {
@@ -154,6 +163,8 @@ static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buf
 		loose->frames_come++;
 	if (end == NULL)
 		return;
+	if (refusal_begins(end, view) && rng_percent(&end->pair->world->schedule, 25))
+		end->host->stores_left = rng_between(&end->pair->world->schedule, 1, 300);
 	if (buffer->rnr && !buffer->future)
 		witness_rnr(end, view->psn, view_aeth(view)->syndrome & 0x1f);
 	if ((view->opcode == 0x16 || view->opcode == 0x17) &&

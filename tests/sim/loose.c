@@ -78,6 +78,20 @@ static void open_queues(struct loose_end *end)
 	transport_attach(host->worker[end->worker].transport, end->index, world->now);
 }
 
+/* All that its frames can reach, whatever they say. */
+static void create_region(struct loose_end *end)
+{
+	struct host *host = end->host;
+	uint32_t *region = &end->loose->region[end->side];
+	const uint32_t start = end->target, bytes = end->receive_area + LOOSE_RECEIVES * LOOSE_SLOT;
+	const uint32_t all = RIGHT_LOCAL_READ | RIGHT_LOCAL_WRITE | RIGHTS_REMOTE;
+
+	if (region_create(host->memory, SIM_SESSION, host->pd, false, region) ||
+	    region_register(host->memory, *region, host->segment, start, bytes - start,
+			    host_address(host, start), all, &end->local, &end->remote))
+		fail(end, "no region", 0);
+}
+
 static void connect_end(struct loose_end *end, bool v4)
 {
 	struct loose *loose = end->loose;
@@ -88,10 +102,17 @@ static void connect_end(struct loose_end *end, bool v4)
 				   .receive_psn = end->peer->next_psn,
 				   .path_mtu = loose->mtu,
 				   .qkey = QKEY,
+				   .timeout = 9,
+				   .retry_count = 5,
+				   .rnr_retry = 6,
+				   .min_rnr_timer = 5,
+				   .max_reads_in = 4,
+				   .max_reads_out = 4,
 				   .remote_rights = RIGHTS_REMOTE };
 	struct ah_config ah = { .session = SIM_SESSION, .pd = end->host->pd };
 	int rc;
 
+	create_region(end);
 	memcpy(c.path.local_gid, v4 ? end->host->v4 : end->host->v6, 16);
 	memcpy(c.path.remote_gid, v4 ? peer->v4 : peer->v6, 16);
 	memcpy(c.path.local_mac, end->host->mac, 6);
@@ -120,12 +141,18 @@ void loose_open(struct world *world, uint32_t number)
 
 	loose->world = world;
 	loose->number = number;
+	loose->dead = false;
+	loose->wild |= !all_come(world) && rng_percent(rng, 40);
 	loose->type = rng_percent(rng, 50) ? SHM_QP_UC : SHM_QP_UD;
+	if (loose->wild && rng_percent(rng, 60))
+		loose->type = SHM_QP_RC;
+	world->statistics.wild_lives += loose->wild;
 	loose->mtu = 256u << rng_below(rng, 5);
 	loose->capacity = rng_between(rng, GRH, LOOSE_SLOT - 16);
 	for (unsigned int i = 0; i < 2; i++) {
 		struct loose_end *end = &loose->end[i];
 
+		memset(end, 0, sizeof(*end));
 		end->loose = loose;
 		end->side = i;
 		end->host = &world->host[i];
@@ -141,65 +168,90 @@ void loose_open(struct world *world, uint32_t number)
 
 /* --- memory ----------------------------------------------------------------------- */
 
-/* A byte that some WRITE brings here. */
-static bool written(const struct loose_end *end, uint32_t at)
+static uint32_t differences(const struct host *host, uint32_t at, uint32_t length)
 {
-	const struct loose_end *sender = end->peer;
+	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < LOOSE_HISTORY && i < sender->tail; i++) {
-		const struct loose_message *m = &sender->message[i];
-
-		if (m->kind >= KIND_WRITE && !m->never && at - m->target < m->length &&
-		    m->bytes[at - m->target] == end->host->bytes[at])
-			return true;
-	}
-	return false;
+	if (memcmp(host->bytes + at, host->model + at, length) == 0)
+		return 0;
+	for (uint32_t i = 0; i < length; i++)
+		count += host->bytes[at + i] != host->model[at + i];
+	return count;
 }
 
-/* A byte that some message, left unfinished, may have brought into this receive. */
-static bool begun(const struct loose_end *end, uint32_t slot, uint32_t at)
+/* What is here now and is what the message brings becomes the model's. How many bytes. */
+static uint32_t adopt_bytes(const struct host *host, uint32_t at, const uint8_t *bytes,
+			    uint32_t length)
 {
-	const struct loose_end *sender = end->peer;
-	const uint32_t split = end->split[slot];
-	const uint32_t place = end->receive_area + slot * LOOSE_SLOT + at;
-	uint32_t offset = at < split ? at : at - 8;
+	uint32_t count = 0;
 
-	if (at >= split && at < split + 8)
-		return false;
-	/* Who dies over a datagram has written it, and takes the receive again. */
-	if (end->loose->type == SHM_QP_UD)
-		return end->loose->world->statistics.restarts && offset < end->loose->capacity;
-	for (uint32_t i = 0; i < LOOSE_HISTORY && i < sender->tail; i++) {
-		const struct loose_message *m = &sender->message[i];
+	for (uint32_t i = 0; i < length; i++) {
+		const uint8_t truth = host->bytes[at + i];
 
-		if (m->kind < KIND_WRITE && offset < m->length &&
-		    m->bytes[offset] == end->host->bytes[place])
-			return true;
+		if (host->model[at + i] == truth || bytes[i] != truth)
+			continue;
+		host->model[at + i] = truth;
+		count++;
 	}
-	return false;
+	return count;
 }
 
-/* Before another receive is posted there, too. */
+/* The newest first: it is what most bytes are of. */
+static const struct loose_message *remembered(const struct loose_end *sender, uint32_t back)
+{
+	if (back >= LOOSE_HISTORY || back >= sender->tail)
+		return NULL;
+	return &sender->message[(sender->tail - 1 - back) % LOOSE_HISTORY];
+}
+
+static void settle_target(const struct loose_end *end)
+{
+	uint32_t left = differences(end->host, end->target, LOOSE_BYTES);
+	const struct loose_message *m;
+
+	for (uint32_t k = 0; left && (m = remembered(end->peer, k)); k++)
+		if (m->kind >= KIND_WRITE && !m->never)
+			left -= adopt_bytes(end->host, m->target, m->bytes, m->length);
+}
+
+/* What messages that came to no end have left in a receive; before the next is posted there. */
 static void settle_slot(const struct loose_end *end, uint32_t slot)
 {
-	const struct host *host = end->host;
+	const uint32_t at = end->receive_area + slot * LOOSE_SLOT, split = end->split[slot];
+	const uint32_t capacity = end->loose->capacity;
+	uint32_t left = differences(end->host, at, LOOSE_SLOT);
+	const struct loose_message *m;
 
-	for (uint32_t i = 0; i < LOOSE_SLOT; i++) {
-		const uint32_t at = end->receive_area + slot * LOOSE_SLOT + i;
+	/* Who dies over a datagram has written it, and takes the receive again. */
+	if (left && end->loose->type == SHM_QP_UD && end->loose->world->statistics.restarts) {
+		memcpy(end->host->model + at, end->host->bytes + at, split);
+		memcpy(end->host->model + at + split + 8, end->host->bytes + at + split + 8,
+		       capacity - split);
+	}
+	if (end->loose->type == SHM_QP_UD)
+		return;
+	for (uint32_t k = 0; left && (m = remembered(end->peer, k)); k++) {
+		const uint32_t length = m->length < capacity ? m->length : capacity;
 
-		if (host->bytes[at] != host->model[at] && begun(end, slot, i))
-			host->model[at] = host->bytes[at];
+		if (m->kind >= KIND_WRITE)
+			continue;
+		left -= adopt_bytes(end->host, at, m->bytes, length < split ? length : split);
+		if (length > split)
+			left -= adopt_bytes(end->host, at + split + 8, m->bytes + split,
+					    length - split);
 	}
 }
 
 static void settle_end(const struct loose_end *end)
 {
-	const struct host *host = end->host;
-
-	for (uint32_t at = end->target; at < end->target + LOOSE_BYTES; at++)
-		if (!all_come(end->loose->world) && host->bytes[at] != host->model[at] &&
-		    written(end, at))
-			host->model[at] = host->bytes[at];
+	if (end->loose->wild) {
+		/* All of its region, the guard within included. */
+		memcpy(end->host->model + end->target, end->host->bytes + end->target,
+		       end->receive_area + SLOTS * LOOSE_SLOT - end->target);
+		return;
+	}
+	if (!all_come(end->loose->world))
+		settle_target(end);
 	for (uint32_t slot = 0; slot < SLOTS; slot++)
 		settle_slot(end, slot);
 }
@@ -220,9 +272,9 @@ static void post_receive(struct loose_end *end)
 	const uint32_t first = rng_below(&end->loose->world->traffic, end->loose->capacity + 1);
 	const struct shm_rqe rqe = { .request_context = end->receive_tail, .nsge = 2 };
 	const struct shm_sge sge[2] = {
-		{ host_address(end->host, at), first, end->host->local[0] },
+		{ host_address(end->host, at), first, end->local },
 		{ host_address(end->host, at + first + 8), end->loose->capacity - first,
-		  end->host->local[1] },
+		  end->local },
 	};
 	uint8_t *slot = shm_queue_slot(end->config.memory, queue->offset, queue->stride,
 				       queue->slots, queue->tail);
@@ -278,7 +330,7 @@ static void spoil(struct loose_end *end, struct loose_message *m, struct shm_sqe
 	struct rng *rng = &end->loose->world->traffic;
 
 	m->never |= too_long(end, m);
-	if (!rng_percent(rng, 3))
+	if (end->loose->type == SHM_QP_RC || !rng_percent(rng, 3))
 		return;
 	if (end->loose->type == SHM_QP_UD) {
 		sqe->mr = QKEY ^ 1u << rng_below(rng, 31);
@@ -303,7 +355,7 @@ static void fill_target(struct loose_end *end, struct loose_message *m, struct s
 		return;
 	m->target = end->peer->target + rng_below(rng, LOOSE_BYTES - m->length + 1);
 	sqe->address = host_address(end->peer->host, m->target);
-	sqe->token = end->peer->host->remote;
+	sqe->token = end->peer->remote;
 }
 
 static void post_send(struct loose_end *end)
@@ -324,7 +376,7 @@ static void post_send(struct loose_end *end)
 	free(m->bytes);
 	*m = (struct loose_message){ .number = end->tail };
 	m->kind = rng_percent(rng, 50) ? KIND_SEND : KIND_SEND_IMM;
-	if (end->loose->type == SHM_QP_UC && rng_percent(rng, 50))
+	if (end->loose->type != SHM_QP_UD && rng_percent(rng, 50))
 		m->kind = rng_percent(rng, 50) ? KIND_WRITE : KIND_WRITE_IMM;
 	m->length = draw_size(end, m->kind >= KIND_WRITE);
 	m->bytes = malloc(m->length + 1);
@@ -332,9 +384,10 @@ static void post_send(struct loose_end *end)
 		fail(end, "no memory for messages", 0);
 	sge = (struct shm_sge){ host_address(host, end->source), m->length, host->local[0] };
 	/* The source is refreshed while nobody reads it. */
-	if (end->head == end->tail)
+	if (end->head == end->tail && rng_percent(rng, 10)) {
 		rng_fill(rng, host->model + end->source, LOOSE_BYTES);
-	memcpy(host->bytes + end->source, host->model + end->source, LOOSE_BYTES);
+		memcpy(host->bytes + end->source, host->model + end->source, LOOSE_BYTES);
+	}
 	sge.address += rng_below(rng, LOOSE_BYTES - m->length + 1);
 	memcpy(m->bytes, host->model + (sge.address - host->base), m->length);
 	m->immediate = sqe.immediate = (uint32_t)rng_next(rng);
@@ -455,7 +508,13 @@ static void loose_receive(struct loose_end *end, const struct shm_cqe *cqe)
 {
 	if (cqe->request_context != end->receive_head || end->receive_head == end->receive_tail)
 		fail(end, "completion of another receive", cqe->request_context);
-	if (cqe->status == NT_SUCCESS_STATUS)
+	if (end->loose->wild && cqe->bytes > LOOSE_BYTES)
+		fail(end, "bytes of a receive", cqe->bytes);
+	if (end->loose->wild)
+		sim_log(end->loose->world, "loose pair %u end %u: receive %u status %#x",
+			end->loose->number, end->side, end->receive_head,
+			(unsigned int)cqe->status);
+	else if (cqe->status == NT_SUCCESS_STATUS)
 		took_message(end, cqe);
 	else if (cqe->status != NT_CANCELLED || !end->flush_asked)
 		fail(end, "status of a receive", (uint32_t)cqe->status);
@@ -471,7 +530,8 @@ static void loose_send(struct loose_end *end, const struct shm_cqe *cqe)
 		fail(end, "completion of another request", cqe->request_context);
 	if (cqe->type != (m->kind >= KIND_WRITE ? 0x40u : 0x2u) || cqe->output != m->token)
 		fail(end, "type of a completion", cqe->type);
-	if (cqe->status != NT_SUCCESS_STATUS && (cqe->status != NT_CANCELLED || !end->flush_asked))
+	if (!end->loose->wild && cqe->status != NT_SUCCESS_STATUS &&
+	    (cqe->status != NT_CANCELLED || !end->flush_asked))
 		fail(end, "status of a request", (uint32_t)cqe->status);
 	end->head++;
 }
@@ -515,10 +575,36 @@ static bool may_send(const struct loose_end *end)
 	       end->tail - end->peer->matched < end->peer->receive_tail - end->peer->receive_head;
 }
 
+/* A wild one that is dead is flushed, and the next one takes its place. */
+static unsigned int replace(struct loose *loose)
+{
+	struct world *world = loose->world;
+	const uint32_t number = loose->number;
+
+	if (!loose->end[0].flush_asked) {
+		loose_flush(loose);
+		return 1;
+	}
+	if (world->closing || host_is_fresh(loose->end[0].host) ||
+	    host_is_fresh(loose->end[1].host) || !loose_is_flushed(loose))
+		return 0;
+	settle_end(&loose->end[0]);
+	settle_end(&loose->end[1]);
+	loose_close(loose);
+	loose_open(world, number);
+	return 1;
+}
+
 unsigned int loose_turn(struct loose *loose)
 {
 	struct rng *rng = &loose->world->traffic;
 	unsigned int done = 0;
+
+	for (int i = 0; i < 2; i++)
+		if (qp_get_state(loose->end[i].host->shared, loose->end[i].index) == QP_ERROR)
+			loose->dead |= loose->wild;
+	if (loose->dead)
+		done += replace(loose);
 
 	for (int i = 0; i < 2; i++) {
 		struct loose_end *end = &loose->end[i];
@@ -580,6 +666,9 @@ void loose_sent(struct loose_end *sender, const uint8_t *frame, const struct fra
 	const uint32_t base = sender->loose->type == SHM_QP_UC ? 0x20 : 0x60;
 	const uint32_t ahead = (facts->psn - sender->next_psn) % PSNS;
 
+	sender->frames_sent++;
+	if (sender->loose->type == SHM_QP_RC)
+		return;
 	if ((facts->opcode & 0xe0u) != base)
 		fail(sender, "opcode of a frame", facts->opcode);
 	/* None is ever sent twice; who dies may have skipped some. */
@@ -589,7 +678,6 @@ void loose_sent(struct loose_end *sender, const uint8_t *frame, const struct fra
 	    memcmp(frame + 6, sender->path.local_mac, 6))
 		fail(sender, "head of a frame", facts->psn);
 	sender->next_psn = (facts->psn + 1) % PSNS;
-	sender->frames_sent++;
 }
 
 bool loose_event(struct host *host, const struct transport_event *event)
@@ -601,6 +689,10 @@ bool loose_event(struct host *host, const struct transport_event *event)
 			continue;
 		if (event->type == TRANSPORT_QP_FLUSHED)
 			end->flushed = true;
+		else if (event->type == TRANSPORT_QP_ERROR && end->loose->wild)
+			end->loose->dead = true;
+		else if (end->loose->wild && event->type == TRANSPORT_BAD_TOKEN)
+			return true;
 		else if (event->type != TRANSPORT_QP_ESTABLISHED &&
 			 (event->type != TRANSPORT_BAD_TOKEN || end->loose->type != SHM_QP_UC))
 			fail(end, "event", event->type);
@@ -633,11 +725,20 @@ void loose_resume(struct host *host)
 	}
 }
 
+bool loose_is_wild(const struct host *host, uint32_t number)
+{
+	const struct loose_end *end = loose_find(host, number);
+
+	return end && end->loose->wild;
+}
+
 void loose_flush(struct loose *loose)
 {
 	for (int i = 0; i < 2; i++) {
 		struct loose_end *end = &loose->end[i];
 
+		if (end->flush_asked)
+			continue;
 		end->flush_asked = true;
 		transport_flush(end->host->worker[end->worker].transport, end->index,
 				loose->world->now);
@@ -670,6 +771,10 @@ void loose_close(struct loose *loose)
 			ah_free(host->shared, end->ah);
 		}
 		cq_close(end->cq);
+		if (region_deregister(host->memory, loose->region[i], &grace))
+			fail(end, "its region cannot be deregistered", 0);
+		region_deregister_finish(host->memory, loose->region[i]);
+		region_destroy(host->memory, loose->region[i]);
 		free(end->config.memory);
 		for (uint32_t k = 0; k < LOOSE_HISTORY; k++)
 			free(end->message[k].bytes);

@@ -165,6 +165,8 @@ static void report_sum(const struct sim_statistics *s, uint64_t seeds)
 		       (unsigned long long)s->fault[i], fault_name((enum fault)i));
 	printf("  %llu of %llu unreliable messages with a receive arrived\n",
 	       (unsigned long long)s->loose_received, (unsigned long long)s->loose);
+	printf("  %llu frames with any headers, of %llu pairs of queue pairs made for that\n",
+	       (unsigned long long)s->wild, (unsigned long long)s->wild_lives);
 	printf("  %llu ends by timeout, %llu by flush, %llu windows taken while in use, "
 	       "%llu looks at their memory\n",
 	       (unsigned long long)s->timeouts_legal, (unsigned long long)s->flushed_lives,

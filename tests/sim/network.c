@@ -221,6 +221,13 @@ static const char *tamper(struct world *world, struct flying *flying,
 		flying->must_fail = !turn_bits(world, flying->buffer);
 		return "bits";
 	}
+	if (loose_is_wild(&world->host[flying->to], facts->qpn) && rng_percent(rng, 10)) {
+		flying->tamper = TAMPER_WILD;
+		world->statistics.wild++;
+		forge_wild(world, flying->buffer->bytes, facts);
+		frame_repair(flying->buffer->bytes, facts);
+		return "any headers";
+	}
 	if (!rng_chance(rng, c->forge))
 		return "";
 	trouble(end);
@@ -247,6 +254,7 @@ static bool suffer(struct world *world, struct flying *flying, const struct fram
 	struct rng *rng = &world->weather;
 
 	if (dark(world, direction) || too_long(world, buffer) || rng_chance(rng, c->loss)) {
+		world->statistics.lost_alone += world->now >= world->network.dark_until[direction];
 		trouble(end);
 		world->statistics.lost++;
 		return false;

@@ -122,7 +122,7 @@ enum op_kind {
 	X(WIRE_EMPTY, "last packet with nothing in it")                            \
 	X(WIRE_LONG, "packet longer than the path MTU")                            \
 	X(WIRE_SEQUENCE, "opcode out of sequence")                                 \
-	X(WIRE_LENGTH, "WRITE of less than it carries")                            \
+	X(WIRE_LENGTH, "WRITE of another length than it carries")                  \
 	X(WIRE_HUGE, "READ longer than any message")                               \
 	X(WIRE_RESPONSE, "READ response that is too short")                        \
 	X(WIRE_NAK, "NAK of a reserved code")
@@ -348,7 +348,8 @@ struct loose_end {
 	struct qp_path path;
 	struct sim_cq *cq;
 	uint32_t ah;
-	uint32_t next_psn; /* of the next frame */
+	uint32_t local, remote; /* tokens of a region over target and receives */
+	uint32_t next_psn;      /* of the next frame */
 	struct loose_message message[LOOSE_HISTORY];
 	uint32_t head, tail;                 /* requests in hand */
 	uint32_t receive_head, receive_tail; /* receives in hand */
@@ -362,6 +363,9 @@ struct loose {
 	struct world *world;
 	uint32_t number;
 	uint8_t type; /* enum shm_qp_type */
+	/* The network changes headers at will: what comes of it does not matter, but where. */
+	bool wild, dead;
+	uint32_t region[2];
 	uint32_t mtu;
 	uint32_t capacity; /* of every receive */
 	struct loose_end end[2];
@@ -447,6 +451,7 @@ enum tamper {
 	TAMPER_BITS,   /* any bits: the ICRC or the parser finds it, or they were free to change */
 	TAMPER_REFUSE, /* ICRC repaired: the transport has to refuse it */
 	TAMPER_HARMLESS, /* ICRC repaired: must make no difference */
+	TAMPER_WILD,     /* ICRC repaired: anything may come of it */
 };
 
 struct flying {
@@ -478,7 +483,7 @@ struct sim_statistics {
 	uint64_t kind[KINDS];
 	uint64_t fault[FAULT_COUNT], exact[FAULT_COUNT];
 	uint64_t revoked_in_use, strip_checks, restarts, moves;
-	uint64_t loose, loose_received;
+	uint64_t loose, loose_received, wild, wild_lives, lost_alone;
 };
 
 struct world {
@@ -570,6 +575,7 @@ bool loose_event(struct host *host, const struct transport_event *event);
 void loose_show(struct host *host);
 void loose_resume(struct host *host);
 void loose_flush(struct loose *loose);
+bool loose_is_wild(const struct host *host, uint32_t number);
 bool loose_is_flushed(const struct loose *loose);
 void loose_close(struct loose *loose);
 
@@ -604,6 +610,8 @@ const char *forge_refused(struct world *world, uint8_t *frame, const struct fram
 /* Must make no difference. Far PSNs are far outside of every window. */
 const char *forge_harmless(struct world *world, struct sim_buffer *buffer,
 			   const struct frame_facts *facts);
+/* Any bits of the headers behind the outer ones, but whose queue pair it is. */
+void forge_wild(struct world *world, uint8_t *frame, const struct frame_facts *facts);
 void forge_future(struct world *world, const struct end *end, struct sim_buffer *buffer);
 /* A frame of a request whose fault the network makes: which one, or NULL. */
 const char *forge_fault(struct end *receiver, struct sim_buffer *buffer, struct frame_facts *facts);

@@ -146,7 +146,7 @@ static void empty_network(struct world *world)
 /* Without trouble and without an end by force, nothing is ever sent twice. */
 static void check_counters(struct world *world)
 {
-	uint64_t retransmits = 0, timeouts = 0, rnr = 0;
+	uint64_t retransmits = 0, timeouts = 0, rnr = 0, naks = 0;
 
 	for (int i = 0; i < 2; i++) {
 		for (unsigned int k = 0; k < world->host[i].workers; k++) {
@@ -156,8 +156,13 @@ static void check_counters(struct world *world)
 			retransmits += stats->retransmits;
 			timeouts += stats->timeouts;
 			rnr += stats->rx_rnr;
+			naks += stats->tx_nak;
 		}
 	}
+	/* Timers alone would do, and nobody would wait for them. */
+	if (world->statistics.lost_alone > 500 && naks == 0 && world->statistics.restarts == 0)
+		sim_fail(world, "%llu frames were lost, and nobody has reported a gap",
+			 (unsigned long long)world->statistics.lost_alone);
 	if (!config_is_perfect(&world->config) || world->statistics.lives > world->config.pairs)
 		return;
 	if (timeouts || (retransmits && rnr == 0))
