@@ -243,6 +243,8 @@ struct message {
 	uint32_t psn, packets;
 	uint32_t op;
 	uint8_t kind;
+	bool answered; /* READ: at all; up to which response last */
+	uint32_t response;
 };
 
 struct end {

@@ -270,7 +270,33 @@ static void check_msn(const struct end *sender, const struct frame_facts *facts,
 }
 
 /* READ response or atomic result. */
-static void check_response(const struct end *sender, const struct frame_facts *facts)
+/* After its invalidate has completed, nothing is read through a window. */
+static void check_alive(const struct end *sender, const struct frame_facts *facts,
+			const struct message *message)
+{
+	const struct end *requester = sender->peer;
+	const struct op *op;
+
+	if (message->op - requester->oldest >= requester->tail - requester->oldest)
+		return;
+	op = requester->op[message->op % SIM_RING];
+	if (op->window && op->window->watched && op->window->token == op->sqe.token && op->length)
+		complain(sender, facts, "a token that is dead", op->sqe.token, 0);
+}
+
+/* Each answer to a READ begins with a response that says so, wherever in the READ that is. */
+static void check_first(const struct end *sender, const struct frame_facts *facts,
+			struct message *message)
+{
+	const bool goes_on = message->answered && facts->psn == (message->response + 1) % PSNS;
+
+	if (!goes_on && facts->opcode != 0x0d && facts->opcode != 0x10)
+		complain(sender, facts, "the opcode", facts->opcode, 0x0d);
+	message->answered = true;
+	message->response = facts->psn;
+}
+
+static void check_response(struct end *sender, const struct frame_facts *facts)
 {
 	const struct end *requester = sender->peer;
 	const uint32_t number = find_message(requester, facts->psn), mtu = sender->pair->mtu;
@@ -291,6 +317,8 @@ static void check_response(const struct end *sender, const struct frame_facts *f
 		check_msn(sender, facts, number, requester->messages);
 	if (atomic)
 		return;
+	check_first(sender, facts, &sender->peer->message[(number - 1) % SIM_MESSAGES]);
+	check_alive(sender, facts, message);
 	last = facts->opcode == 0x0f || facts->opcode == 0x10;
 	need(sender, facts, "being the last", last, packet + 1 == message->packets);
 	if (packet == 0 && facts->opcode != 0x0d && facts->opcode != 0x10)
