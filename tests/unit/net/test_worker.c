@@ -351,10 +351,13 @@ Test(buffers, answers_leave_in_order_whoever_is_slow)
 	struct wire_view view;
 
 	pair_start(1, 0);
+	/* memif takes frames from when its far end first looks for them: the announcements. */
+	pair.now += 3000000000ull;
+	cr_assert(far_receive(answer));
 	fake_set(&fake.echo, 1);
 	for (psn = 0; psn < count; psn++) {
 		far_send(0, frame, frame_roce(frame, FAKE_QPN + 2, psn, NO_TAG));
-		if (psn % 100 != 99)
+		if (psn % 50 != 49)
 			continue;
 		/* The transport sends only what it got a buffer for, so some may be missing. */
 		do {
