@@ -426,3 +426,49 @@ Test(move, a_process_that_dies_on_the_way_leaves_it_at_its_new_home)
 	cr_assert_eq(expect_cqe(raw.qp, 1, 0).epoch, 1);
 	cr_assert_eq(free_flights(0), raw.end.worker[0]->flight_count - 1, "record 0 is none");
 }
+
+/* --- unreliable connections ----------------------------------------------------------- */
+
+static struct rig rig;
+
+static struct rig_qp *open_unreliable(struct end *end)
+{
+	struct qp_config config = { .type = SHM_QP_UC,
+				    .send_depth = 64,
+				    .receive_depth = 64,
+				    .send_sge = 4,
+				    .receive_sge = 4 };
+
+	return end_open_qp_config(end, &config, 256);
+}
+
+Test(unreliable, both_ends_move_in_the_middle_of_messages)
+{
+	struct rig_qp *a, *b;
+
+	rig_create_workers(&rig, 3);
+	a = open_unreliable(&rig.a);
+	b = open_unreliable(&rig.b);
+	rig_join(&rig, a, b, rig_connection(), rig_connection());
+	fill(rig.a.bytes, 1 << 20, 5);
+	for (uint32_t i = 0; i < 60; i++) {
+		const struct shm_sge sink = sge_at(&rig.b, i * 16384, 16384);
+		const struct shm_sge source = sge_at(&rig.a, i * 16384, 16384);
+
+		post_receive(&rig.b, b, i, &sink, 1);
+		post_send(&rig.a, a,
+			  (struct shm_sqe){ .opcode = SHM_WR_SEND, .request_context = i }, &source,
+			  1);
+	}
+	for (uint32_t turn = 0; rig_turn(&rig); turn++) {
+		end_move_qp(&rig.a, a, turn % 3, rig.now);
+		end_move_qp(&rig.b, b, (turn + 1) % 3, rig.now);
+	}
+	for (uint32_t i = 0; i < 60; i++) {
+		expect_cqe(a, i, 0);
+		cr_assert_eq(expect_cqe(b, i, 0).bytes, 16384);
+	}
+	cr_assert_arr_eq(rig.b.bytes, rig.a.bytes, 60 * 16384);
+	cr_assert_gt(end_counter(&rig.a, offsetof(struct transport_stats, moved_in)), 10);
+	rig_destroy(&rig);
+}
