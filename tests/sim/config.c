@@ -65,7 +65,7 @@ static void draw_traffic(struct sim_config *c, struct rng *rng)
 		c->weight[rng_below(rng, KIND_BIND)] = 200;
 	c->largest = rng_percent(rng, 50) ? rng_between(rng, 64, 8192)
 					  : rng_between(rng, 8192, lossy ? 16384 : 90000);
-	c->life = rng_percent(rng, 20) ? 0 : rng_between(rng, 20, 600);
+	c->life = rng_percent(rng, 15) ? 0 : rng_between(rng, 10, rng_percent(rng, 60) ? 80 : 600);
 	c->faults = rng_percent(rng, 80);
 	c->late_receives = rng_percent(rng, 50);
 	c->windows = rng_percent(rng, 85);

@@ -69,11 +69,13 @@ static struct op *accessing(struct end *end)
 {
 	struct rng *rng = &end->pair->world->traffic;
 
-	for (int tries = 0; tries < 8; tries++) {
+	const uint32_t least = rng_percent(rng, 50) ? 1 : 2;
+
+	for (uint32_t tries = 0; tries < 12; tries++) {
 		struct op *op =
 			op_build(end, (enum op_kind)rng_between(rng, KIND_WRITE, KIND_CMP_SWAP));
 
-		if (op && op->length)
+		if (op && op->length && op->packets >= (tries < 8 ? least : 1))
 			return op;
 		op_free(op);
 	}
@@ -139,10 +141,11 @@ static struct op *tied_token(struct end *end)
 /* One byte too far, one too early, far away, or round the end of the address space. */
 static uint64_t outside(struct rng *rng, uint64_t start, uint64_t size, uint32_t length)
 {
-	switch (rng_below(rng, 4)) {
-	case 0: return start + size - length + 1;
-	case 1: return start - 1;
-	case 2: return start + size + rng_below(rng, 1 << 20);
+	switch (rng_below(rng, 5)) {
+	case 0:
+	case 1: return start + size - length + 1;
+	case 2: return start - 1;
+	case 3: return start + size + rng_below(rng, 1 << 20);
 	default: return 0ull - length / 2;
 	}
 }
