@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ports: finds the device, checks that it can do what is asked, configures and starts it. */
 #include <errno.h>
+#include <linux/capability.h>
 #include <net/if.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <rte_dev.h>
@@ -31,6 +33,26 @@ static int refuse_with_cause(const struct net_port_config *config, int error, co
 
 /* --- finding the device ------------------------------------------------------------ */
 
+static bool has_capability(unsigned int capability)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { 0 };
+
+	return syscall(SYS_capget, &header, data) == 0 &&
+	       (data[capability / 32].effective >> capability % 32 & 1);
+}
+
+/* Root in a container lacks them as well as somebody else. */
+static const char *missing_capability(void)
+{
+	const bool raw = has_capability(CAP_NET_RAW), admin = has_capability(CAP_NET_ADMIN);
+
+	if (raw)
+		return admin ? "" : " (CAP_NET_ADMIN is missing: the driver may need it)";
+	return admin ? " (CAP_NET_RAW is missing: the driver may need it)"
+		     : " (CAP_NET_RAW and CAP_NET_ADMIN are missing: the driver may need them)";
+}
+
 static int device_failed(const struct net_port_config *config, const struct device *device,
 			 const char **message)
 {
@@ -43,8 +65,7 @@ static int device_failed(const struct net_port_config *config, const struct devi
 	if (!cause)
 		cause = device->pci ? "no such device, or it is not bound to vfio-pci"
 				    : "are its arguments right?";
-	snprintf(text, sizeof(text), "it does not start: %s%s", cause,
-		 geteuid() ? " (not root: the driver may need CAP_NET_RAW or CAP_NET_ADMIN)" : "");
+	snprintf(text, sizeof(text), "it does not start: %s%s", cause, missing_capability());
 	return refuse(config, -ENODEV, message, text);
 }
 

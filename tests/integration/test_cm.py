@@ -550,6 +550,87 @@ def killed_listener(memory):
     expect_equal(refusal(7600).reason, REJ_SERVICE, "the port of the dead")
 
 
+@case("B58, B29: a program that is killed while a READ of its memory is answered: no byte behind it")
+def killed_while_reading(memory):
+    export = "[export mortal]\nlisten = 10.66.0.1:7601\nsize = 8M\naccess = read,write\n"
+    for _ in range(2 if rig.QUICK else 6):
+        target = rig.Target("mortal", Stage.daemon, export)
+        sessions = Stage.daemon.status()["sessions"]
+        c = connect(7601, responder=16, initiator=16)
+        c.write(0, b"secret" * 100)
+        for _ in range(16):
+            c.post_read(0, 8 << 20)
+        c.reply()
+        target.kill()
+        until(lambda: Stage.wire.pump() or Stage.daemon.status()["sessions"] < sessions,
+              "the session is gone")
+        Stage.wire.barrier()
+        Stage.wire.inbox[c.qpn].clear()
+        # Its memory may be another's by now.
+        target = rig.Target("mortal", Stage.daemon, export)
+        fresh = connect(7601)
+        expect_equal(fresh.read(0, 600), bytes(600), "memory of the next program")
+        stage.expect_silence(c)
+        fresh.post(roce.READ_REQUEST, roce.reth(c.at(0), c.window.token, 8))
+        fresh.expect_nak(NAK_ACCESS, fresh.psn - 1 & 0xFFFFFF)
+        c.open = fresh.open = False
+        target.stop()
+
+
+# --- crowds ---------------------------------------------------------------------------------------
+
+
+@case("B41: connections that did one atomic each, and end, leave nothing")
+def atomics_leave_nothing(memory):
+    for number in range(50 if rig.QUICK else 300):
+        c = connect()
+        c.atomic(roce.FETCH_ADD if number % 2 else roce.COMPARE_SWAP, 0, 0)
+        if number % 3:
+            c.post(roce.FETCH_ADD, roce.atomic_eth(c.at(0), c.window.token, 0))  # not waited for
+        c.disconnect()
+        Stage.wire.inbox[c.qpn].clear()
+
+
+@case("B76: who was refused may try again at once, under the same id and number")
+def tries_again(memory):
+    for _ in range(5):
+        c = roce.Connection(Stage.wire.peer(), SCRATCH, connect=False, private=orq1(name=b"absent"))
+        for _ in range(3):
+            c.request()
+            try:
+                c.take_reply()
+                raise rig.Failure("accepted")
+            except roce.Refused as refused:
+                expect_equal(refused.code, 2, "code of the refusal")
+            c.tid = random.getrandbits(63)
+        c.private = orq1()
+        c.request()
+        c.take_reply()
+        c.mad(RTU, c.ids())
+        expect_alive(c)
+
+
+@case("B128, B133: hundreds of connections asked for at once are all made, and all end")
+def crowd(memory):
+    some = [roce.Connection(Stage.wire.peer(), SCRATCH, connect=False)
+            for _ in range(100 if rig.QUICK else 520)]
+    for c in some:
+        c.request()
+    for c in some:
+        c.take_reply()
+        c.mad(RTU, c.ids())
+    expect(Stage.daemon.status()["connections"] > len(some), "connections at once")
+    for c in some:
+        psn = c.psn
+        c.post_write(0, bytes(memory[:8]))
+        c.expect_ack(psn)
+    for c in some:
+        c.open = False
+        c.mad(DREQ, c.ids() + c.remote_qpn.to_bytes(3, "big"))
+    for c in some:
+        Stage.wire.mad(DREP, c.local_id, "DREP")
+
+
 # --- the daemon as the active side ----------------------------------------------------------------
 
 

@@ -217,6 +217,22 @@ def tied(memory):
     b.disconnect()
 
 
+@case("B52: the window of a connection that has ended serves no later one")
+def destroyed(memory):
+    for _ in range(3 if rig.QUICK else 20):
+        a = connect()
+        a.read(0, 8)
+        a.disconnect()
+        b = connect()
+        before = Stage.daemon.verdicts()
+        psn = b.psn
+        b.post(READ_REQUEST, reth(a.at(0), a.window.token, 8))
+        b.expect_nak(NAK_ACCESS, psn)
+        moved = Stage.daemon.verdicts() - before
+        expect(moved["access_unknown"] + moved["access_dead"] == 1, f"reasons {dict(moved)}")
+    expect_memory(memory)
+
+
 @case("B59: the token of ORX1 is, byte for byte, the one on the wire; swapped it is no good")
 def token_order(memory):
     c = connect()
@@ -499,6 +515,30 @@ def immediate(memory):
         memory[:length] = block(9, length)
         expect_memory(memory)
     c.window = window
+    expect_alive(c)
+
+
+@case("B126: requests as fast as they can be sent are all answered, in order, RNR or not")
+def storm(memory):
+    c = connect()
+    wanted = [n % 100 + 1 for n in range(64 if rig.QUICK else 400)]
+    first_psn, sent, answers = c.psn, 0, []
+
+    def psn_of(n):
+        return first_psn + n & 0xFFFFFF
+    while len(answers) < len(wanted):
+        while sent < len(wanted) and sent < len(answers) + 64:
+            c.post(SEND_ONLY, b"", orq1(length=wanted[sent]), psn=psn_of(sent))
+            sent += 1
+        got = c.reply()
+        if got.opcode == SEND_ONLY:
+            c.acknowledge(got.psn)
+            answers.append(roce.Window(got.payload).length)
+        elif got.syndrome & 0xE0 == 0x20 or got.syndrome == NAK_SEQUENCE:
+            sent = got.psn - first_psn & 0xFFFFFF
+    expect_equal(answers, wanted, "answers in order")
+    c.psn = psn_of(len(wanted))
+    c.window = c.ask()
     expect_alive(c)
 
 

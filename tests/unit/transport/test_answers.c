@@ -463,3 +463,18 @@ Test(answers, b25_flush_in_the_middle_sends_nothing_more)
 	cr_assert_eq(next_deadline(), UINT64_MAX);
 	expect_no_cqe(raw.qp);
 }
+
+/* B127: as many as were agreed leave at once, whatever is still to come of the first. */
+Test(answers, b127_reads_leave_without_waiting_for_each_other)
+{
+	struct qp_connection connection = rig_connection();
+
+	connection.max_reads_out = 16;
+	reopen(connection);
+	for (uint64_t i = 0; i < 20; i++)
+		post_send(&raw.end, raw.qp,
+			  (struct shm_sqe){ .opcode = SHM_WR_READ, .request_context = i },
+			  &(struct shm_sge){ RIG_BASE, 65536, raw.end.local_token }, 1);
+	end_poll(&raw.end, raw.now);
+	cr_assert_eq(frames_out(), 16);
+}

@@ -472,3 +472,44 @@ Test(refusals, b125_a_long_read_holds_nobody_up)
 	raw.qp = first;
 	end_close_qp(&raw.end, second, raw.now);
 }
+
+/* B127: the responses of one READ follow those of the one before, in the same turn. */
+Test(refusals, b127_responses_of_the_next_read_follow_at_once)
+{
+	uint32_t frames = 0;
+	struct wire_view view;
+
+	for (uint32_t i = 0; i < 4; i++)
+		raw_send_only(&raw, &(struct raw_packet){ .opcode = OP_RC_READ_REQUEST,
+							  .psn = P + 2 * i,
+							  .address = V,
+							  .token = K,
+							  .length = 2048 });
+	end_poll(&raw.end, raw.now);
+	while (raw_receive(&raw, &view))
+		cr_assert_eq(view.psn, P + frames++);
+	cr_assert_eq(frames, 8);
+}
+
+/* B124: a turn serves every queue pair that has something; none waits for a turn of its own. */
+Test(refusals, b124_many_queue_pairs_are_served_in_one_turn)
+{
+	struct rig_qp *first = raw.qp;
+	struct wire_view view;
+	uint32_t frames = 0;
+
+	for (uint32_t i = 1; i < RIG_QPS; i++) {
+		raw.qp = another_qp();
+		for (uint32_t k = 0; k < 4; k++)
+			raw_send_only(&raw, &(struct raw_packet){ .opcode = OP_RC_WRITE_ONLY,
+								  .psn = P + k,
+								  .ack_request = true });
+	}
+	end_poll(&raw.end, raw.now);
+	while (raw_receive(&raw, &view)) {
+		cr_assert_eq(view.psn, P + 3, "one ACK for the four of each");
+		frames++;
+	}
+	cr_assert_eq(frames, RIG_QPS - 1);
+	raw.qp = first;
+}
