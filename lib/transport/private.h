@@ -67,6 +67,9 @@ struct qp_local {
 
 	uint32_t parked_first, parked_last, parked;
 
+	uint32_t read_window; /* packets of READ responses asked for at once; 0: no limit */
+	uint32_t read_whole;  /* of them, come since the window changed */
+
 	struct frame_template frame;
 	struct congestion congestion;
 };
@@ -560,6 +563,9 @@ void requester_receive(struct transport *t, struct qp *qp, const struct wire_vie
 void requester_timer(struct transport *t, struct qp *qp);
 /* Sends from the oldest unacknowledged PSN again. */
 void requester_go_back(struct transport *t, struct qp *qp);
+/* A gap or silence where a READ was waited for; a packet of its responses in its turn. */
+void requester_read_lost(struct transport *t, struct qp *qp);
+void requester_read_came(struct transport *t, struct qp *qp);
 /* Keeps the cursor from standing before what is acknowledged. */
 void requester_step_over(struct transport *t, struct qp *qp);
 /* Completes flights at the head that are done. */

@@ -156,6 +156,7 @@ void requester_timeout(struct transport *t, struct qp *qp)
 		}
 		qp->retry_left--;
 		local->resend = true;
+		requester_read_lost(t, qp);
 	}
 	qp->flags &= ~QP_GAP_HANDLED;
 	requester_go_back(t, qp);
@@ -178,6 +179,55 @@ static bool may_start(const struct qp *qp, const struct flight *flight)
 		return true;
 	/* Never more than half the circle, or old and new could not be told apart. */
 	return qp->reads_out < qp->max_reads_out && ahead + flight->packets < HALF_PSN;
+}
+
+/*
+ * READs after a loss. The responder sends all it was asked for, whatever is lost, and all behind
+ * the gap has to come again. So fewer packets are asked for at once: half as many after each
+ * gap, some more for each window that comes whole, until there is no limit again.
+ */
+#define READ_WINDOW_LEAST 16u
+#define READ_WINDOW_STEP  16u
+#define READ_WINDOW_MOST  8192u
+
+static uint32_t psns_out(const struct qp *qp)
+{
+	return (uint32_t)psn_diff(qp->sent_psn, requester_una(qp->requester));
+}
+
+void requester_read_lost(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+	uint32_t window = local->read_window ? local->read_window : READ_WINDOW_MOST;
+
+	if (qp->first_flight == 0 || flight_at(t, qp->first_flight)->opcode != SHM_WR_READ)
+		return;
+	if (window > psns_out(qp))
+		window = psns_out(qp);
+	local->read_window = window / 2 > READ_WINDOW_LEAST ? window / 2 : READ_WINDOW_LEAST;
+	local->read_whole = 0;
+}
+
+void requester_read_came(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+
+	if (local->read_window == 0 || ++local->read_whole < local->read_window)
+		return;
+	local->read_whole = 0;
+	local->read_window += READ_WINDOW_STEP;
+	if (local->read_window > READ_WINDOW_MOST)
+		local->read_window = 0;
+}
+
+/* The oldest is always asked for. */
+static bool read_held(struct transport *t, const struct qp *qp, const struct flight *flight)
+{
+	const uint32_t window = qp_local(t, qp)->read_window;
+	const uint32_t end = psn_add(flight->psn, flight->packets);
+
+	return window && flight->opcode == SHM_WR_READ && qp->cursor != qp->first_flight &&
+	       psn_diff(end, requester_una(qp->requester)) > (int32_t)window;
 }
 
 /* PSNs that READ responses will take are the peer's to pace: they do not fill the window. */
@@ -423,7 +473,7 @@ unsigned int requester_send(struct transport *t, struct qp *qp)
 			continue;
 		}
 		data = !flight_wants_response(flight);
-		if (!may_start(qp, flight) ||
+		if (!may_start(qp, flight) || read_held(t, qp, flight) ||
 		    (data && window_used(qp, psn_add(flight->psn, qp->cursor_packet)) >=
 				     (int32_t)REQUESTER_WINDOW))
 			break;

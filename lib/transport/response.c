@@ -72,6 +72,7 @@ static void implied_nak(struct transport *t, struct qp *qp)
 	}
 	qp->retry_left--;
 	qp->flags |= QP_GAP_HANDLED;
+	requester_read_lost(t, qp);
 	requester_go_back(t, qp);
 	requester_timer(t, qp);
 	ready_add(t, qp);
@@ -207,6 +208,7 @@ static void place_response(struct transport *t, struct qp *qp, struct flight *fl
 		requester_fail(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
 		return;
 	}
+	requester_read_came(t, qp);
 	if (rest > qp_mtu(qp)) {
 		qp->read_psns--;
 		advance_una(t, qp, psn_add(view->psn, 1));

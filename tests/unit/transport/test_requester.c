@@ -535,6 +535,34 @@ Test(requester, read_resumes_at_the_first_missing_response)
 	cr_assert_arr_eq(raw.end.bytes, bytes, 4096);
 }
 
+/* All that was asked for behind a gap has to come again: less is asked for at once. */
+Test(requester, after_a_gap_fewer_reads_are_asked_for)
+{
+	const uint32_t size = 20 * 1024;
+
+	for (uint64_t i = 0; i < 4; i++)
+		post(SHM_WR_READ, i, size);
+	cr_assert_eq(frames_out(), 4);
+	respond(OP_RC_READ_RESPONSE_FIRST, S, NULL, 1024);
+	respond(OP_RC_READ_RESPONSE_MIDDLE, S + 2, NULL, 1024);
+	/* 79 were out: half of them may be. */
+	expect_frame(OP_RC_READ_REQUEST, S + 1);
+	expect_frame(OP_RC_READ_REQUEST, S + 20);
+	raw_expect_none(&raw);
+	for (uint32_t i = 1; i < 19; i++)
+		respond(OP_RC_READ_RESPONSE_MIDDLE, S + i, NULL, 1024);
+	respond(OP_RC_READ_RESPONSE_LAST, S + 19, NULL, 1024);
+	expect_cqe(raw.qp, 0, 0);
+	raw_expect_none(&raw);
+	respond(OP_RC_READ_RESPONSE_FIRST, S + 20, NULL, 1024);
+	expect_frame(OP_RC_READ_REQUEST, S + 40);
+	raw_expect_none(&raw);
+	/* The oldest is asked for however long it is, and nothing waits for ever. */
+	sleep_until_deadline();
+	expect_frame(OP_RC_READ_REQUEST, S + 21);
+	raw_expect_none(&raw);
+}
+
 Test(requester, ack_behind_a_read_is_an_implied_nak)
 {
 	post(SHM_WR_WRITE, 1, 8);
