@@ -28,9 +28,12 @@ static const char usage[] =
 	"  refuse NAME         requests that must end with a remote access error\n"
 	"  reject              connections that must be refused\n"
 	"  gone                the server disconnects, or dies\n"
+	"  silent              the server does not answer any more\n"
 	"  cycles N            connect, write, read, disconnect\n"
 	"with rping -s:\n"
 	"  rping               a few of its rounds\n"
+	"with udaddy:\n"
+	"  udaddy client|server\n"
 	"with ib_write_bw -R, ib_read_bw -R:\n"
 	"  perftest write|read\n";
 
@@ -44,9 +47,10 @@ static const struct command {
 	{ "pipeline", check_pipeline }, { "late", check_late },
 	{ "serve", check_serve },       { "refuse", check_refuse },
 	{ "reject", check_reject },     { "gone", check_gone },
-	{ "number", check_number },     { "stream", check_stream },
-	{ "cycles", check_cycles },     { "rping", check_rping },
-	{ "perftest", check_perftest },
+	{ "silent", check_silent },     { "number", check_number },
+	{ "stream", check_stream },     { "cycles", check_cycles },
+	{ "rping", check_rping },       { "perftest", check_perftest },
+	{ "udaddy", check_udaddy },
 };
 
 struct options options = { .port = 7480, .mtu = 1024 };

@@ -32,6 +32,8 @@ def run(rig, report):
         streams(rig, report, name, speed)
         report.test(f"{rig.link} {name} happened", happened, rig, counter)
         set_faults(rig, ["off"])
+    for version in (4, 6):
+        report.test(f"{rig.link} silence ipv{version} out silent", silence, rig, version)
     for (who, operation), by_fault in speed.items():
         said = ", ".join(f"{name} {figure}" for name, figure in by_fault.items())
         print(f"# {rig.link} {operation} by {who}, MiB/s: {said}")
@@ -59,3 +61,12 @@ def happened(rig, counter):
     seen = {way: port[f"{way}_{counter}"] for way in ("receive", "transmit")}
     if not all(seen.values()):
         raise Failure(f"frames {counter}: {seen}")
+
+
+def silence(rig, version):
+    """Nothing passes any more: requests and the disconnect end by themselves."""
+    try:
+        rig.connect_out_until("# connected", lambda: set_faults(rig, ["loss=100%"]), version,
+                              "silent")
+    finally:
+        set_faults(rig, ["off"])

@@ -116,15 +116,20 @@ static socklen_t address_length(const struct sockaddr_storage *address)
 					      : sizeof(struct sockaddr_in);
 }
 
+NTSTATUS out_prepare(struct out *out)
+{
+	*out = (struct out){ .receives = OUT_RECEIVES };
+	return open_objects(out);
+}
+
 NTSTATUS out_connect(struct out *out, uint16_t port, const void *data, ULONG length)
 {
 	struct sockaddr_storage remote = options.remote;
 	struct sync sync;
 	NTSTATUS status;
 
-	*out = (struct out){ .receives = OUT_RECEIVES };
 	((struct sockaddr_in *)&remote)->sin_port = htons(port); /* where IPv6 has it too */
-	status = open_objects(out);
+	status = out_prepare(out);
 	if (!NT_SUCCESS(status))
 		return status;
 	sync = sync_begin(out->adapter);

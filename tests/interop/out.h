@@ -99,6 +99,14 @@ NTSTATUS out_close(struct out *out);
 /* Waits for the peer to disconnect; reports when it does not. */
 bool out_must_end(struct out *out, const char *name, unsigned int seconds);
 
+/* All but the connection. */
+NTSTATUS out_prepare(struct out *out);
+/* Another queue pair and its CQ on what `out` has, its receives posted. */
+NTSTATUS out_create_queue(struct out *out, struct out *side, enum exchange_service service);
+NTSTATUS out_connect_queue(struct out *side, uint32_t qkey);
+/* Where its datagrams go: side->remote_qpn at options.remote. */
+NTSTATUS out_create_address(struct out *side, uint32_t qkey);
+
 /*
  * Opens a second queue pair beside a connection to stock-server, connected by number; it shares all
  * but queue pair and CQ with it and is closed with it.
@@ -148,8 +156,10 @@ void check_number(const char *service);
 void check_refuse(const char *argument);
 void check_reject(const char *argument);
 void check_gone(const char *argument);
+void check_silent(const char *argument);
 void check_cycles(const char *count);
 
+void check_udaddy(const char *side);
 void check_rping(const char *argument);
 void check_perftest(const char *argument);
 

@@ -6,6 +6,7 @@ import time
 from rig import RPING_PORT, STOCK_PORT, Failure
 
 PERFTEST_PORT = 18515
+UDADDY_PORT = 7174   # of the port space of datagrams
 
 COMMANDS = """send write read atomic invalidate fence pipeline late serve reject refuse gone
  cycles""".split() + ["number rc", "number uc", "number ud"]
@@ -18,6 +19,8 @@ def run(rig, report):
         for words in COMMANDS:
             report.test(f"{where} {words}", rig.connect_out, version, words)
         report.test(f"{where} rping", rig.connect_out, version, "rping", RPING_PORT)
+        report.test(f"{where} udaddy client", udaddy_client, rig, version)
+        report.test(f"{where} udaddy server", udaddy_server, rig, version)
     for operation in ("write", "read"):
         report.test(f"{rig.link} ipv4 out perftest {operation}", perftest, rig, operation)
 
@@ -48,3 +51,18 @@ def perftest(rig, operation):
         raise Failure(f"{failure}\n{rig.guest('cat /tmp/perftest')}") from None
     if not re.search(r"^\s*65536\s+64\s", said, re.M):
         raise Failure(f"ib_{operation}_bw shows no result\n{said}")
+
+
+def udaddy_client(rig, version):
+    rig.guest(f"udaddy -C 4 -b {rig.guest_address[version]} >/tmp/udaddy 2>&1 &")
+    time.sleep(0.5)
+    rig.connect_out(version, "udaddy client", UDADDY_PORT)
+
+
+def udaddy_server(rig, version):
+    def stock_client():
+        said = rig.guest(f"udaddy -C 4 -s {rig.daemon_address[version]}")
+        if "return status 0" not in said:
+            raise Failure(f"udaddy -s\n{said}")
+
+    rig.connect_out_until("# listening", stock_client, version, "udaddy server", UDADDY_PORT)

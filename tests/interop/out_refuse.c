@@ -164,6 +164,31 @@ void check_gone(const char *argument)
 		gone(EXCHANGE_DIE, "gone die");
 }
 
+/*
+ * A peer that does not answer any more; who has started us silences it when we say so and then
+ * tells us.
+ */
+void check_silent(const char *argument)
+{
+	const char *name = "silent";
+	struct operation o;
+	struct out out;
+	uint64_t first, second;
+
+	if (!out_open(&out, name))
+		return;
+	printf("# connected\n");
+	getchar();
+	o = out_operation(&out, KIND_WRITE, OUT_SOURCE, 5000, 0);
+	if (out_must(name, "post", STATUS_SUCCESS, out_post(&out, &o, &first)) &&
+	    out_must(name, "post", STATUS_SUCCESS, out_post(&out, &o, &second)) &&
+	    out_must(name, "WRITE", STATUS_IO_TIMEOUT, out_wait(&out, first)) &&
+	    out_must(name, "WRITE behind it", STATUS_CANCELLED, out_wait(&out, second)) &&
+	    out_must_end(&out, name, 30))
+		report_ok("silent");
+	out_close(&out);
+}
+
 /* ---- many connections ---- */
 
 void check_cycles(const char *count)

@@ -5,10 +5,10 @@
 
 #define QKEY 0x01234567u
 
-static NTSTATUS create(struct out *side, enum exchange_service service)
+NTSTATUS out_create_queue(struct out *out, struct out *side, enum exchange_service service)
 {
 	static const ORIEL_QP_TYPE types[] = { OrielQpTypeRc, OrielQpTypeUc, OrielQpTypeUd };
-	struct sync sync = sync_begin(side->adapter);
+	struct sync sync = sync_begin(out->adapter);
 	ORIEL_QP_PARAMETERS parameters = { .Size = sizeof(parameters),
 					   .Type = types[service],
 					   .QPContext = side,
@@ -19,6 +19,15 @@ static NTSTATUS create(struct out *side, enum exchange_service service)
 					   .InlineDataSize = OUT_INLINE };
 	NTSTATUS status;
 
+	*side = (struct out){ .adapter = out->adapter,
+			      .pd = out->pd,
+			      .mr = out->mr,
+			      .buffer = out->buffer,
+			      .local_token = out->local_token,
+			      .remote_token = out->remote_token,
+			      .receives = OUT_SIDE,
+			      .header = service == SERVICE_UD ? ORIEL_GRH_SIZE : 0,
+			      .welcome = out->welcome };
 	status = sync_end(&sync, NdkCreateCq(side->adapter, OUT_DEPTH + OUT_SLOTS, out_on_notify,
 					     side, NULL, sync_created, &sync, &side->cq));
 	if (!NT_SUCCESS(status))
@@ -37,7 +46,7 @@ static NTSTATUS create(struct out *side, enum exchange_service service)
 	return status;
 }
 
-static NTSTATUS connect_by_number(struct out *side)
+NTSTATUS out_connect_queue(struct out *side, uint32_t qkey)
 {
 	struct sync sync = sync_begin(side->adapter);
 	const ORIEL_QP_CONNECTION connection = { .Size = sizeof(connection),
@@ -51,14 +60,14 @@ static NTSTATUS connect_by_number(struct out *side)
 						 .RetryCount = 7,
 						 .RnrRetryCount = 7,
 						 .MinRnrTimer = 12,
-						 .QKey = QKEY,
+						 .QKey = qkey,
 						 .LocalAddress = (PSOCKADDR)&options.local,
 						 .RemoteAddress = (PSOCKADDR)&options.remote };
 
 	return sync_end(&sync, OrielConnectQp(side->qp, &connection, sync_requested, &sync));
 }
 
-static NTSTATUS create_address(struct out *side)
+NTSTATUS out_create_address(struct out *side, uint32_t qkey)
 {
 	struct sync sync = sync_begin(side->adapter);
 	const ORIEL_ADDRESS_PARAMETERS parameters = { .Size = sizeof(parameters),
@@ -70,7 +79,7 @@ static NTSTATUS create_address(struct out *side)
 
 	side->datagram = (ORIEL_DATAGRAM){ .Address = sync_object(&sync, address),
 					   .RemoteQpNumber = side->remote_qpn,
-					   .QKey = QKEY };
+					   .QKey = qkey };
 	return status;
 }
 
@@ -82,23 +91,15 @@ bool out_open_side(struct out *out, struct out *side, const char *name,
 	};
 	struct exchange_answer answer;
 
-	*side = (struct out){ .adapter = out->adapter,
-			      .pd = out->pd,
-			      .mr = out->mr,
-			      .buffer = out->buffer,
-			      .local_token = out->local_token,
-			      .remote_token = out->remote_token,
-			      .receives = OUT_SIDE,
-			      .header = service == SERVICE_UD ? ORIEL_GRH_SIZE : 0,
-			      .welcome = out->welcome };
-	if (!out_must(name, "second queue pair", STATUS_SUCCESS, create(side, service)))
+	if (!out_must(name, "second queue pair", STATUS_SUCCESS,
+		      out_create_queue(out, side, service)))
 		return false;
 	c.token = OrielGetQpNumber(side->qp);
 	if (!out_command(out, name, &c, &answer))
 		return false;
 	side->remote_qpn = (uint32_t)answer.value;
-	if (!out_must(name, "OrielConnectQp", STATUS_SUCCESS, connect_by_number(side)))
+	if (!out_must(name, "OrielConnectQp", STATUS_SUCCESS, out_connect_queue(side, QKEY)))
 		return false;
 	return service != SERVICE_UD ||
-	       out_must(name, "OrielCreateAddress", STATUS_SUCCESS, create_address(side));
+	       out_must(name, "OrielCreateAddress", STATUS_SUCCESS, out_create_address(side, QKEY));
 }

@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import subprocess
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -213,10 +214,32 @@ class Rig:
 
     def connect_out(self, version, words, port=STOCK_PORT, mtu=1024, timeout=180):
         """Run our client against a stock server in the guest."""
-        return self.must_succeed(
-            f"connect-out {words}",
-            [self.programs["connect-out"], "-a", self.guest_address[version], "-p", str(port),
-             "-m", str(mtu), *words.split()], timeout)
+        return self.must_succeed(f"connect-out {words}",
+                                 self.connect_out_words(version, words, port, mtu), timeout)
+
+    def connect_out_words(self, version, words, port=STOCK_PORT, mtu=1024):
+        return [self.programs["connect-out"], "-a", self.guest_address[version], "-p", str(port),
+                "-m", str(mtu), *words.split()]
+
+    def connect_out_until(self, line, between, version, words, port=STOCK_PORT, timeout=120):
+        """Run our client until it says `line`, do something else, let it go on to its end."""
+        process = subprocess.Popen(self.connect_out_words(version, words, port), text=True,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT,
+                                   env={**os.environ, "ORIEL_SOCKET": self.socket})
+        late = threading.Timer(timeout, process.kill)
+        late.start()
+        try:
+            said = process.stdout.readline()
+            if said == line + "\n":
+                between()
+                said += process.communicate("go on\n")[0]
+        finally:
+            late.cancel()
+            process.kill()
+            process.wait()
+        if process.returncode or "ok " not in said:
+            raise Failure(f"connect-out {words} ended with {process.returncode}\n{said}")
 
     def must_succeed(self, name, words, timeout):
         try:

@@ -38,7 +38,8 @@ struct server {
 	struct ibv_mr *messages_mr;
 	struct ibv_mw *window;
 	struct endpoint main, side;
-	bool ended; /* by the client, or broken */
+	bool ended;                 /* by the client, or broken, or another client has come */
+	struct rdma_cm_event *next; /* that one's request */
 
 	uint8_t *memory;   /* EXCHANGE_MEMORY bytes, the client's */
 	uint8_t *messages; /* SERVER_SLOTS of EXCHANGE_MESSAGE bytes */

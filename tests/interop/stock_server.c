@@ -139,12 +139,13 @@ static int take_request(struct server *server, const struct rdma_cm_event *event
 /* Until the connection is up. Another request meanwhile is refused: one at a time. */
 int server_accept(struct server *server)
 {
-	struct rdma_cm_event *event;
+	struct rdma_cm_event *event = server->next;
 	int error = -EAGAIN;
 
-	while (error == -EAGAIN) {
-		if (rdma_get_cm_event(server->events, &event))
+	for (; error == -EAGAIN; event = NULL) {
+		if (!event && rdma_get_cm_event(server->events, &event))
 			return -errno;
+		server->next = NULL;
 		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST && !server->id) {
 			error = take_request(server, event);
 			if (!error)
@@ -181,6 +182,7 @@ void server_close(struct server *server)
 	if (server->id)
 		rdma_destroy_id(server->id);
 	*server = (struct server){ .events = server->events,
+				   .next = server->next,
 				   .listener = server->listener,
 				   .memory = server->memory,
 				   .messages = server->messages,
@@ -211,16 +213,19 @@ int server_post_receive(struct server *server, struct endpoint *at)
 	return 0;
 }
 
-/* Events of this connection end it; a request of another is refused. */
+/* Events of this connection end it; so does another client: this one is silent and long dead. */
 static void take_event(struct server *server)
 {
 	struct rdma_cm_event *event;
 
 	if (rdma_get_cm_event(server->events, &event))
 		return;
-	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
-		rdma_reject(event->id, NULL, 0);
-	else if (event->id == server->id)
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		server->next = event;
+		server->ended = true;
+		return;
+	}
+	if (event->id == server->id)
 		server->ended = true;
 	rdma_ack_cm_event(event);
 }
