@@ -89,6 +89,14 @@ static void io_event(void *context, const struct transport_event *event)
 	host_may_die(worker->host);
 	sim_log(world, "host %u event %u of %u: %u async %u", worker->host->number, event->type,
 		event->object, event->value, event->async);
+	if (event->type == TRANSPORT_SRQ_LIMIT || event->type == TRANSPORT_CQ_ERROR) {
+		if (event->type == TRANSPORT_SRQ_LIMIT)
+			srq_limit_event(worker->host, event->object, event->value);
+		else
+			loose_overrun(worker->host, event->object);
+		host_may_die(worker->host);
+		return;
+	}
 	if (event->type >= TRANSPORT_SRQ_LIMIT && event->type != TRANSPORT_BAD_TOKEN)
 		sim_fail(world, "host %u: event %u, value %u, that nothing gives cause for",
 			 worker->host->number, event->type, event->value);

@@ -64,7 +64,11 @@ static void open_queues(struct loose_end *end)
 				 .receive_sge = 2,
 				 .doorbell = 1000 + end->loose->number,
 				 .home = end->worker };
-	end->cq = cq_open(host, q->send_depth + q->receive_depth, 1000 + end->loose->number);
+	/* Large enough, or sure to be overrun. */
+	end->small_cq = end->loose->wild && rng_percent(rng, 30);
+	end->cq = cq_open(
+		host, end->small_cq ? rng_between(rng, 1, 12) : q->send_depth + q->receive_depth,
+		1000 + end->loose->number);
 	q->send_cq = q->receive_cq = end->cq->index;
 	q->memory_size = qp_memory_size(q);
 	q->memory = aligned_alloc(64, (q->memory_size + 63) & ~63ull);
@@ -506,6 +510,9 @@ static void took_message(struct loose_end *end, const struct shm_cqe *cqe)
 
 static void loose_receive(struct loose_end *end, const struct shm_cqe *cqe)
 {
+	/* A CQ that was overrun has lost some. */
+	if (end->small_cq && end->cq->memory->error)
+		return;
 	if (cqe->request_context != end->receive_head || end->receive_head == end->receive_tail)
 		fail(end, "completion of another receive", cqe->request_context);
 	if (end->loose->wild && cqe->bytes > LOOSE_BYTES)
@@ -526,6 +533,8 @@ static void loose_send(struct loose_end *end, const struct shm_cqe *cqe)
 {
 	const struct loose_message *m = &end->message[end->head % LOOSE_HISTORY];
 
+	if (end->small_cq && end->cq->memory->error)
+		return;
 	if (cqe->request_context != end->head || end->head == end->tail)
 		fail(end, "completion of another request", cqe->request_context);
 	if (cqe->type != (m->kind >= KIND_WRITE ? 0x40u : 0x2u) || cqe->output != m->token)
@@ -545,6 +554,8 @@ static unsigned int poll_end(struct loose_end *end)
 		struct shm_cq_ring *one = &cq->memory->ring[i];
 		const struct shm_cqe *entries = (void *)((uint8_t *)cq->memory + one->offset);
 
+		if (shm_load_acquire(&one->cursor.tail) - cq->head[i] > cq->depth)
+			fail(end, "more entries than the CQ takes", cq->depth);
 		while (cq->head[i] != shm_load_acquire(&one->cursor.tail)) {
 			const struct shm_cqe cqe = entries[cq->head[i] & (cq->memory->slots - 1)];
 
@@ -628,7 +639,7 @@ bool loose_is_still(const struct loose *loose)
 	for (int i = 0; i < 2; i++) {
 		const struct loose_end *end = &loose->end[i];
 
-		if (end->head != end->tail)
+		if (end->head != end->tail && !end->overrun)
 			return false;
 		if (all_come(loose->world) && end->frames_sent != end->peer->frames_come)
 			return false;
@@ -678,6 +689,23 @@ void loose_sent(struct loose_end *sender, const uint8_t *frame, const struct fra
 	    memcmp(frame + 6, sender->path.local_mac, 6))
 		fail(sender, "head of a frame", facts->psn);
 	sender->next_psn = (facts->psn + 1) % PSNS;
+}
+
+void loose_overrun(struct host *host, uint32_t cq)
+{
+	for (uint32_t i = 0; i < host->world->looses; i++) {
+		struct loose_end *end = &host->world->loose[i].end[host->number];
+
+		if (end->index == 0 || end->cq->index != cq)
+			continue;
+		if (!end->small_cq || end->overrun)
+			break;
+		end->overrun = end->loose->dead = true;
+		if (end->cq->memory->error != (uint32_t)NT_BUFFER_OVERFLOW)
+			fail(end, "error of a CQ", end->cq->memory->error);
+		return;
+	}
+	sim_fail(host->world, "host %u: CQ %u was overrun", host->number, cq);
 }
 
 bool loose_event(struct host *host, const struct transport_event *event)
@@ -750,6 +778,8 @@ bool loose_is_flushed(const struct loose *loose)
 	for (int i = 0; i < 2; i++) {
 		const struct loose_end *end = &loose->end[i];
 
+		if (end->flushed && end->small_cq && end->cq->memory->error)
+			continue;
 		if (!end->flushed || end->head != end->tail ||
 		    end->receive_head != end->receive_tail)
 			return false;

@@ -254,7 +254,8 @@ static bool suffer(struct world *world, struct flying *flying, const struct fram
 	struct rng *rng = &world->weather;
 
 	if (dark(world, direction) || too_long(world, buffer) || rng_chance(rng, c->loss)) {
-		world->statistics.lost_alone += world->now >= world->network.dark_until[direction];
+		world->statistics.lost_alone +=
+			end && world->now >= world->network.dark_until[direction];
 		trouble(end);
 		world->statistics.lost++;
 		return false;

@@ -235,7 +235,9 @@ struct sim_srq {
 	struct receive entry[SIM_SRQ];
 	bool used[SIM_SRQ];
 	uint32_t posted;
-	uint64_t hold; /* until then none are posted */
+	uint64_t hold;  /* until then none are posted */
+	uint32_t limit; /* whose event is owed; 0: none is */
+	uint32_t limit_restarts;
 };
 
 /* A request that leaves, by its PSNs. */
@@ -359,6 +361,7 @@ struct loose_end {
 	uint32_t matched;                    /* first message of the peer that can come next */
 	uint64_t frames_sent, frames_come;
 	bool flush_asked, flushed;
+	bool small_cq, overrun;
 };
 
 struct loose {
@@ -571,6 +574,7 @@ void loose_settle(struct world *world);
 struct loose_end *loose_find(const struct host *host, uint32_t number);
 /* A frame of it leaves. */
 void loose_sent(struct loose_end *sender, const uint8_t *frame, const struct frame_facts *facts);
+void loose_overrun(struct host *host, uint32_t cq);
 /* Whether the event is about one of them. */
 bool loose_event(struct host *host, const struct transport_event *event);
 /* The host's daemon has died: what the next one is shown, and what it is told again. */
@@ -708,6 +712,7 @@ void srq_open(struct sim_worker *worker);
 void srq_close(struct sim_worker *worker);
 unsigned int srq_turn(struct sim_srq *srq);
 void srq_completed(struct end *end, const struct shm_cqe *cqe);
+void srq_limit_event(struct host *host, uint32_t index, uint32_t left);
 /* When all is still: none is lost. */
 void srq_check(const struct sim_srq *srq);
 

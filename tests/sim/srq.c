@@ -109,6 +109,41 @@ static bool post(struct sim_srq *srq)
 	return true;
 }
 
+/* --- limit ------------------------------------------------------------------------------- */
+
+static uint32_t posted(const struct sim_srq *srq)
+{
+	const struct shm_queue *queue = &srq->memory->receive;
+
+	return queue->tail - shm_load_acquire(&queue->done);
+}
+
+static void set_limit(struct sim_srq *srq)
+{
+	struct world *world = srq->host->world;
+	const uint32_t limit = rng_below(&world->traffic, srq->depth + 1), left = posted(srq);
+	const bool few = srq_set_limit(srq->host->shared, srq->index, limit);
+
+	if (few != (limit && left < limit))
+		sim_fail(world, "host %u SRQ %u: a limit of %u is%s met by %u receives",
+			 srq->host->number, srq->index, limit, few ? "" : " not", left);
+	srq->limit = few ? 0 : limit;
+	srq->limit_restarts = (uint32_t)world->statistics.restarts;
+}
+
+void srq_limit_event(struct host *host, uint32_t index, uint32_t left)
+{
+	struct sim_srq *srq = NULL;
+
+	for (unsigned int i = 0; i < host->workers; i++)
+		if (host->worker[i].srq && host->worker[i].srq->index == index)
+			srq = host->worker[i].srq;
+	if (srq == NULL || srq->limit == 0 || left >= srq->limit || left != posted(srq))
+		sim_fail(host->world, "host %u SRQ %u: event of its limit, %u left", host->number,
+			 index, left);
+	srq->limit = 0;
+}
+
 /* As with receives of one queue pair, for a while none may come. */
 unsigned int srq_turn(struct sim_srq *srq)
 {
@@ -116,6 +151,8 @@ unsigned int srq_turn(struct sim_srq *srq)
 	struct rng *rng = &world->traffic;
 	unsigned int done = 0;
 
+	if (rng_percent(rng, 2) && !host_is_fresh(srq->host))
+		set_limit(srq);
 	if (world->now < srq->hold)
 		return 0;
 	if (world->config.late_receives && rng_percent(rng, 3)) {
@@ -192,6 +229,11 @@ void srq_check(const struct sim_srq *srq)
 
 	for (uint32_t i = 0; i < srq->depth; i++)
 		used += srq->used[i];
+	/* Who dies over an event has forgotten it. */
+	if (srq->limit && posted(srq) < srq->limit &&
+	    srq->limit_restarts == srq->host->world->statistics.restarts)
+		sim_fail(srq->host->world, "host %u SRQ %u: %u receives left, and no event of %u",
+			 srq->host->number, srq->index, posted(srq), srq->limit);
 	if (queue->tail - shm_load_acquire(&queue->done) != used)
 		sim_fail(srq->host->world, "host %u SRQ %u: %u receives in hand, %u in the queue",
 			 srq->host->number, srq->index, used,
