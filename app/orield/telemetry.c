@@ -59,6 +59,7 @@ static int on_status(const char *command, const char *parameters, struct rte_tel
 		[OBJECT_TYPE_LISTENER] = "listeners",
 		[OBJECT_TYPE_SRQ] = "srqs",
 		[OBJECT_TYPE_AH] = "addresses",
+		[OBJECT_TYPE_ENDPOINT] = "endpoints",
 	};
 	struct control_status status;
 

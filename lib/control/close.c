@@ -15,6 +15,7 @@ static void close_done(struct control *control, struct object *object)
 	uint32_t session = object->session;
 	uint32_t id = object->close_id;
 
+	endpoint_release(control, object);
 	object_release_needs(control, object);
 	object_free(control, object);
 	reply_status(control, session, SHM_OP_CLOSE, id, NT_SUCCESS_STATUS);
@@ -126,7 +127,8 @@ void close_continue(struct control *control, struct object *object)
 		close_done(control, object);
 		break;
 	case OBJECT_TYPE_AH: close_ah(control, object); break;
-	case OBJECT_TYPE_LISTENER: close_done(control, object); break;
+	case OBJECT_TYPE_LISTENER:
+	case OBJECT_TYPE_ENDPOINT: close_done(control, object); break;
 	case OBJECT_TYPE_NONE:
 	case OBJECT_TYPES: break;
 	}

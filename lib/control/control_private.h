@@ -32,6 +32,9 @@ struct session_local {
 struct object_local {
 	void *segment;      /* QP, CQ, SRQ: its shared memory */
 	uint32_t connector; /* QP: object that connects it, 0: none */
+	/* What holds a local address. */
+	uint32_t endpoint_space; /* enum cm_port_space; 0: holds none */
+	uint32_t endpoint_next;  /* in its bucket */
 };
 
 struct waiting_request; /* wait.c */
@@ -58,6 +61,8 @@ struct greeter {
 #define MAX_GREETERS     32u
 #define GREETER_PATIENCE 5000000000ull
 
+#define ENDPOINT_BUCKETS 4096u
+
 struct control {
 	struct control_config config;
 	struct arena *arena;
@@ -73,11 +78,12 @@ struct control {
 	uint32_t free_object; /* list */
 	uint32_t object_watermark;
 	struct session_local session[CONTROL_MAX_SESSIONS];
-	struct object_local *object_local; /* by object index */
-	uint32_t *qp_object;               /* by transport QP index */
-	uint32_t *cq_object;               /* by transport CQ index */
-	uint32_t *srq_object;              /* by transport SRQ index */
-	uint32_t *connection_object;       /* by the CM's connection index */
+	struct object_local *object_local;          /* by object index */
+	uint32_t *qp_object;                        /* by transport QP index */
+	uint32_t *cq_object;                        /* by transport CQ index */
+	uint32_t *srq_object;                       /* by transport SRQ index */
+	uint32_t *connection_object;                /* by the CM's connection index */
+	uint32_t endpoint_bucket[ENDPOINT_BUCKETS]; /* lists of objects, by local port */
 	struct greeter greeter[MAX_GREETERS];
 	struct pending_command *command_first[NET_MAX_WORKERS];
 	struct pending_command **command_last[NET_MAX_WORKERS];
@@ -195,6 +201,8 @@ int32_t request_create_connector(struct control *, uint32_t, const struct shm_re
 				 struct shm_reply *);
 int32_t request_create_listener(struct control *, uint32_t, const struct shm_request *,
 				struct shm_reply *);
+int32_t request_create_endpoint(struct control *, uint32_t, const struct shm_request *,
+				struct shm_reply *);
 int32_t request_listen(struct control *, uint32_t, const struct shm_request *, struct shm_reply *);
 int32_t request_control_events(struct control *, uint32_t, const struct shm_request *,
 			       struct shm_reply *);
@@ -267,6 +275,23 @@ void command_done(void *context, unsigned int worker, uint64_t cookie, int statu
 void command_moved(void *context, const struct worker_command *command);
 void command_event(void *context, unsigned int worker, const struct transport_event *event);
 void command_notify(void *context, uint32_t session);
+
+/* --- endpoint.c --- */
+/*
+ * An address is held by its listener or shared endpoint until that is really gone, and by a
+ * connector with an address of its own until that is closed, whatever became of the connection.
+ */
+bool endpoint_is_free(struct control *control, enum cm_port_space space,
+		      const struct shm_address *address);
+/* Fills in a free port of the ephemeral range, looking from a random one on; false: none. */
+bool endpoint_choose_port(struct control *control, enum cm_port_space space, uint32_t random,
+			  struct shm_address *address);
+/* The object's connector.local; nothing happens when it holds it already, or no more. */
+void endpoint_hold(struct control *control, struct object *object, enum cm_port_space space);
+void endpoint_release(struct control *control, struct object *object);
+/* Whether a connection of this shared endpoint goes there. */
+bool endpoint_has_peer(struct control *control, const struct object *endpoint,
+		       const struct shm_address *remote);
 
 /* --- offender.c --- */
 void offender_count(struct control *control, const uint8_t gid[16]);

@@ -5,9 +5,7 @@
 
 #include "control/control_private.h"
 
-#define EPHEMERAL_FIRST 49152u
-#define EPHEMERAL_COUNT 16384u
-#define ACK_TIMEOUT     15u /* code: 134 ms */
+#define ACK_TIMEOUT 15u /* code: 134 ms */
 
 static struct object *find_connector(struct control *control, uint32_t session, uint32_t handle)
 {
@@ -41,19 +39,15 @@ int32_t request_create_listener(struct control *control, uint32_t session,
 	return NT_SUCCESS_STATUS;
 }
 
-/* Port 0 takes a free one of the ephemeral range, beginning at a random place. */
-static int listen_anywhere(struct control *control, struct object *listener,
-			   enum cm_port_space space, struct shm_address *address)
+/* An address that nobody has; port 0 takes a free one. */
+static int32_t take_address(struct control *control, enum cm_port_space space,
+			    struct shm_address *address)
 {
-	uint32_t start = connection_draw_psn() % EPHEMERAL_COUNT;
-
-	for (uint32_t i = 0; i < EPHEMERAL_COUNT; i++) {
-		address->port = (uint16_t)(EPHEMERAL_FIRST + (start + i) % EPHEMERAL_COUNT);
-		if (cm_listen(control->cm, space, address->gid, address->port,
-			      object_index(control, listener), &listener->index) == 0)
-			return 0;
-	}
-	return -EADDRNOTAVAIL;
+	if (address->port == 0)
+		return endpoint_choose_port(control, space, connection_draw_psn(), address)
+			       ? NT_SUCCESS_STATUS
+			       : NT_TOO_MANY_ADDRESSES;
+	return endpoint_is_free(control, space, address) ? NT_SUCCESS_STATUS : NT_SHARING_VIOLATION;
 }
 
 int32_t request_listen(struct control *control, uint32_t session, const struct shm_request *request,
@@ -66,7 +60,7 @@ int32_t request_listen(struct control *control, uint32_t session, const struct s
 	const enum cm_port_space space =
 		request->listen.space == SHM_SPACE_UDP ? CM_PS_UDP : CM_PS_TCP;
 	struct shm_address address = request->listen.address;
-	int error;
+	int32_t status;
 
 	if (!listener)
 		return NT_INVALID_HANDLE;
@@ -77,16 +71,39 @@ int32_t request_listen(struct control *control, uint32_t session, const struct s
 		memset(address.gid, 0, 16);
 	if (memcmp(address.gid, any, 16) && net_find_address(control->net, address.gid) < 0)
 		return NT_INVALID_ADDRESS;
-	error = address.port ? cm_listen(control->cm, space, address.gid, address.port,
-					 object_index(control, listener), &listener->index)
-			     : listen_anywhere(control, listener, space, &address);
-	if (error) {
+	status = take_address(control, space, &address);
+	if (status != NT_SUCCESS_STATUS)
+		return status;
+	if (cm_listen(control->cm, space, address.gid, address.port,
+		      object_index(control, listener), &listener->index)) {
 		listener->index = 0;
-		return error == -EADDRINUSE      ? NT_SHARING_VIOLATION
-		       : error == -EADDRNOTAVAIL ? NT_TOO_MANY_ADDRESSES
-						 : NT_INSUFFICIENT_RESOURCES;
+		return NT_INSUFFICIENT_RESOURCES;
 	}
+	listener->connector.local = address;
+	endpoint_hold(control, listener, space);
 	reply->connection.local = address;
+	return NT_SUCCESS_STATUS;
+}
+
+int32_t request_create_endpoint(struct control *control, uint32_t session,
+				const struct shm_request *request, struct shm_reply *reply)
+{
+	struct shm_address address = request->listen.address;
+	struct object *endpoint;
+	int32_t status;
+
+	if (net_find_address(control->net, address.gid) < 0)
+		return NT_INVALID_ADDRESS;
+	status = take_address(control, CM_PS_TCP, &address);
+	if (status != NT_SUCCESS_STATUS)
+		return status;
+	endpoint = object_create(control, session, OBJECT_TYPE_ENDPOINT);
+	if (!endpoint)
+		return NT_INSUFFICIENT_RESOURCES;
+	endpoint->connector.local = address;
+	endpoint_hold(control, endpoint, CM_PS_TCP);
+	reply->created.handle = object_handle(control, endpoint);
+	reply->created.number = address.port;
 	return NT_SUCCESS_STATUS;
 }
 
@@ -155,14 +172,49 @@ static bool keep_private_data(struct connector *c, const struct shm_connect *wan
 	return true;
 }
 
-static void begin_connect(struct connector *c, const struct shm_connect *want)
+/* The local end: a shared endpoint's address, or one that is the connector's alone. */
+static int32_t take_local(struct control *control, uint32_t session, struct object *connector,
+			  const struct shm_connect *want)
 {
-	c->local = want->local;
+	struct connector *c = &connector->connector;
+	struct object *endpoint;
+
 	c->remote = want->remote;
-	if (c->local.port == 0)
-		c->local.port =
-			(uint16_t)(EPHEMERAL_FIRST + connection_draw_psn() % EPHEMERAL_COUNT);
-	c->hop_limit = 64;
+	if (!want->shared_endpoint) {
+		c->local = want->local;
+		if (net_find_address(control->net, c->local.gid) < 0)
+			return NT_INVALID_ADDRESS;
+		return take_address(control, CM_PS_TCP, &c->local);
+	}
+	endpoint = object_find(control, session, want->shared_endpoint, OBJECT_TYPE_ENDPOINT);
+	if (!endpoint)
+		return NT_INVALID_HANDLE;
+	c->local = endpoint->connector.local;
+	return endpoint_has_peer(control, endpoint, &c->remote) ? NT_ADDRESS_ALREADY_EXISTS
+								: NT_SUCCESS_STATUS;
+}
+
+static void keep_local(struct control *control, uint32_t session, struct object *connector,
+		       const struct shm_connect *want)
+{
+	struct object *endpoint =
+		object_find(control, session, want->shared_endpoint, OBJECT_TYPE_ENDPOINT);
+
+	if (endpoint)
+		object_need(control, connector, CONNECTOR_NEEDS_ENDPOINT, endpoint);
+	endpoint_hold(control, connector, CM_PS_TCP);
+}
+
+static void give_local_back(struct control *control, struct object *connector)
+{
+	struct object *endpoint = object_at(control, connector->needs[CONNECTOR_NEEDS_ENDPOINT]);
+
+	endpoint_release(control, connector);
+	if (!connector->needs[CONNECTOR_NEEDS_ENDPOINT])
+		return;
+	connector->needs[CONNECTOR_NEEDS_ENDPOINT] = 0;
+	if (--endpoint->users == 0 && endpoint->close_id)
+		close_continue(control, endpoint);
 }
 
 int32_t request_connect(struct control *control, uint32_t session,
@@ -179,18 +231,20 @@ int32_t request_connect(struct control *control, uint32_t session,
 	c = &connector->connector;
 	if (c->state != CONNECTOR_IDLE || connector->pending_id)
 		return NT_CONNECTION_ACTIVE;
-	if (want->shared_endpoint)
-		return NT_NOT_SUPPORTED;
-	port = net_find_address(control->net, want->local.gid);
-	if (port < 0)
-		return NT_INVALID_ADDRESS;
 	if (!keep_private_data(c, want, 56))
 		return NT_INVALID_BUFFER_SIZE;
+	status = take_local(control, session, connector, want);
+	if (status != NT_SUCCESS_STATUS)
+		return status;
+	port = net_find_address(control->net, c->local.gid);
+	if (port < 0)
+		return NT_INVALID_ADDRESS;
 	status = take_qp(control, session, connector, want->qp);
 	if (status != NT_SUCCESS_STATUS)
 		return status;
+	keep_local(control, session, connector, want);
 	cap_limits(control, session, want, &c->inbound, &c->outbound);
-	begin_connect(c, want);
+	c->hop_limit = 64;
 	c->path_mtu = net_port_path_mtu(control->net, (unsigned int)port);
 	c->receive_psn = connection_draw_psn();
 	c->timeout = ACK_TIMEOUT;
@@ -204,6 +258,7 @@ int32_t request_connect(struct control *control, uint32_t session,
 	connector->pending_id = 0;
 	c->state = CONNECTOR_IDLE;
 	give_qp_back(control, connector);
+	give_local_back(control, connector);
 	return status;
 }
 
@@ -226,7 +281,12 @@ int32_t request_resolve_datagram(struct control *control, uint32_t session,
 		return NT_NOT_SUPPORTED;
 	if (!keep_private_data(c, want, CM_SIDR_REQ_PRIVATE - CMA_HEADER_SIZE))
 		return NT_INVALID_BUFFER_SIZE;
-	begin_connect(c, want);
+	c->local = want->local;
+	c->remote = want->remote;
+	if (c->local.port == 0 &&
+	    !endpoint_choose_port(control, CM_PS_UDP, connection_draw_psn(), &c->local))
+		return NT_TOO_MANY_ADDRESSES;
+	c->hop_limit = 64;
 	c->datagram = 1;
 	connector->pending_op = request->op;
 	connector->pending_id = request->id;

@@ -128,7 +128,7 @@ static const request_handler handlers[SHM_OP_MAX] = {
 	[SHM_OP_CREATE_SRQ] = request_create_srq,
 	[SHM_OP_CREATE_CONNECTOR] = request_create_connector,
 	[SHM_OP_CREATE_LISTENER] = request_create_listener,
-	[SHM_OP_CREATE_SHARED_ENDPOINT] = request_unsupported,
+	[SHM_OP_CREATE_SHARED_ENDPOINT] = request_create_endpoint,
 	[SHM_OP_CLOSE] = request_close,
 	[SHM_OP_REGISTER_MR] = request_register_mr,
 	[SHM_OP_DEREGISTER_MR] = request_deregister_mr,
@@ -372,6 +372,7 @@ static void end_connections(struct control *control, uint32_t session)
 	for (uint32_t i = session_at(control, session)->first_object; i; i = object->next) {
 		object = object_at(control, i);
 		object->pending_id = 0;
+		endpoint_release(control, object);
 		if (object->type == OBJECT_TYPE_LISTENER && object->index)
 			cm_unlisten(control->cm, object->index);
 		else if (object->type == OBJECT_TYPE_CONNECTOR)

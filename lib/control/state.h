@@ -37,6 +37,7 @@ enum object_type {
 	OBJECT_TYPE_LISTENER,
 	OBJECT_TYPE_SRQ,
 	OBJECT_TYPE_AH,
+	OBJECT_TYPE_ENDPOINT, /* shared */
 	OBJECT_TYPES
 };
 
@@ -53,6 +54,11 @@ enum connector_state {
 	CONNECTOR_DISCONNECTED,  /* peer gone, client not yet done */
 	CONNECTOR_CLOSED,        /* nothing left to do for the CM */
 };
+
+/* What a connector may need: slots of object.needs. */
+#define CONNECTOR_NEEDS_QP       0
+#define CONNECTOR_NEEDS_LISTENER 1
+#define CONNECTOR_NEEDS_ENDPOINT 2
 
 struct connector {
 	uint32_t connection; /* CM's, 0: none */
@@ -99,11 +105,11 @@ struct object {
 	uint32_t close_id;   /* request that waits for the close, 0: none */
 	uint32_t pending_op; /* asynchronous request in progress, 0: none */
 	uint32_t pending_id;
-	uint32_t number;      /* doorbell or notify number */
-	uint32_t ending;      /* QP: enum qp_ending */
-	uint64_t grace;       /* revocation that the close or deregistration waits for */
-	uint64_t memory_size; /* bytes of its segment */
-	struct connector connector;
+	uint32_t number;            /* doorbell or notify number */
+	uint32_t ending;            /* QP: enum qp_ending */
+	uint64_t grace;             /* revocation that the close or deregistration waits for */
+	uint64_t memory_size;       /* bytes of its segment */
+	struct connector connector; /* listener, endpoint: `local` only */
 };
 _Static_assert(sizeof(struct connector) % 8 == 0 && sizeof(struct object) % 8 == 0,
 	       "arena records");

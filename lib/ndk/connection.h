@@ -29,7 +29,7 @@ enum connector_state {
 	CONNECTOR_CLOSED, /* of no more use */
 };
 
-enum connector_needs { CONNECTOR_NEEDS_QP, CONNECTOR_NEEDS_LISTENER };
+enum connector_needs { CONNECTOR_NEEDS_QP, CONNECTOR_NEEDS_LISTENER, CONNECTOR_NEEDS_ENDPOINT };
 
 /* All under adapter.lock. */
 struct connector {
@@ -62,9 +62,14 @@ struct request *connector_request(struct connector *connector, request_finisher 
 				  NDK_FN_REQUEST_COMPLETION completion, void *context);
 NTSTATUS connector_take_private(struct shm_connect *connect, const void *data, uint32_t length,
 				uint32_t most);
-NTSTATUS connector_advance(struct connector *connector, struct qp *qp, enum connector_state from,
-			   enum connector_state to, NTSTATUS otherwise, struct request *request,
-			   struct shm_request *message);
+/* What a connector needs from a request on; either may be NULL. */
+struct connector_ties {
+	struct qp *qp;
+	struct object *endpoint;
+};
+NTSTATUS connector_advance(struct connector *connector, const struct connector_ties *ties,
+			   enum connector_state from, enum connector_state to, NTSTATUS otherwise,
+			   struct request *request, struct shm_request *message);
 NTSTATUS connector_disconnect(NDK_CONNECTOR *ndk, NDK_FN_REQUEST_COMPLETION completion,
 			      PVOID context);
 

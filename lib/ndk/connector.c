@@ -76,13 +76,27 @@ NTSTATUS connector_take_private(struct shm_connect *connect, const void *data, u
 	return STATUS_SUCCESS;
 }
 
-/*
- * Sends a request that brings a connector from one state to the next; with a queue pair it is
- * tied to that from now on. Takes the request.
- */
-NTSTATUS connector_advance(struct connector *connector, struct qp *qp, enum connector_state from,
-			   enum connector_state to, NTSTATUS otherwise, struct request *request,
-			   struct shm_request *message)
+static void connector_tie(struct connector *connector, const struct connector_ties *ties,
+			  enum connector_state to)
+{
+	struct object *object = &connector->object;
+
+	if (ties->qp) {
+		object_drop_need(object, CONNECTOR_NEEDS_QP);
+		object_need(object, CONNECTOR_NEEDS_QP, &ties->qp->object);
+		if (to == CONNECTOR_ACCEPTING && ties->qp->link == QP_UNCONNECTED)
+			qp_set_link(ties->qp, QP_ACCEPTING);
+	}
+	if (to == CONNECTOR_CONNECTING)
+		object_drop_need(object, CONNECTOR_NEEDS_ENDPOINT);
+	if (ties->endpoint)
+		object_need(object, CONNECTOR_NEEDS_ENDPOINT, ties->endpoint);
+}
+
+/* Sends a request that brings a connector from one state to the next. Takes the request. */
+NTSTATUS connector_advance(struct connector *connector, const struct connector_ties *ties,
+			   enum connector_state from, enum connector_state to, NTSTATUS otherwise,
+			   struct request *request, struct shm_request *message)
 {
 	struct adapter *adapter = connector->object.adapter;
 	NTSTATUS status;
@@ -93,12 +107,7 @@ NTSTATUS connector_advance(struct connector *connector, struct qp *qp, enum conn
 	status = connector->state == from ? request_send(adapter, request, message) : otherwise;
 	if (status == STATUS_PENDING) {
 		connector->state = to;
-		if (qp) {
-			object_drop_need(&connector->object, CONNECTOR_NEEDS_QP);
-			object_need(&connector->object, CONNECTOR_NEEDS_QP, &qp->object);
-			if (to == CONNECTOR_ACCEPTING && qp->link == QP_UNCONNECTED)
-				qp_set_link(qp, QP_ACCEPTING);
-		}
+		connector_tie(connector, ties, to);
 	}
 	pthread_mutex_unlock(&adapter->lock);
 	if (status != STATUS_PENDING)
@@ -134,37 +143,67 @@ static void connect_finish(struct request *request, const struct shm_reply *repl
 	}
 }
 
-static NTSTATUS connector_connect(NDK_CONNECTOR *ndk, NDK_QP *ndk_qp, const PSOCKADDR source,
-				  ULONG source_length, const PSOCKADDR destination,
-				  ULONG destination_length, ULONG inbound, ULONG outbound,
-				  const PVOID private_data, ULONG private_length,
-				  NDK_FN_REQUEST_COMPLETION completion, PVOID context)
+/* `message` has the local end already: an address, or what shares one. */
+static NTSTATUS connect_to(struct connector *connector, const struct connector_ties *ties,
+			   const struct sockaddr *destination, ULONG destination_length,
+			   const void *private_data, ULONG private_length,
+			   struct shm_request *message, NDK_FN_REQUEST_COMPLETION completion,
+			   PVOID context)
 {
-	struct connector *connector = connector_of(ndk);
 	const struct shm_limits *limits = &connector->object.adapter->session->limits;
-	struct qp *qp = qp_of(ndk_qp);
-	struct shm_request message = { .op = SHM_OP_CONNECT };
-	struct shm_connect *want = &message.connect;
+	struct shm_connect *want = &message->connect;
 	NTSTATUS status;
 
-	*want = (struct shm_connect){ .connector = connector->object.handle,
-				      .qp = qp->object.handle,
-				      .inbound_read_limit = inbound,
-				      .outbound_read_limit = outbound };
-	status = qp->type == SHM_QP_RC ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
+	message->op = SHM_OP_CONNECT;
+	want->connector = connector->object.handle;
+	want->qp = ties->qp->object.handle;
+	status = ties->qp->type == SHM_QP_RC ? STATUS_SUCCESS : STATUS_NOT_SUPPORTED;
 	if (status == STATUS_SUCCESS)
 		status = connector_take_private(want, private_data, private_length,
 						limits->max_caller_data);
-	if (status == STATUS_SUCCESS)
-		status = address_from_sockaddr(source, source_length, &want->local);
 	if (status == STATUS_SUCCESS)
 		status = address_from_sockaddr(destination, destination_length, &want->remote);
 	if (status != STATUS_SUCCESS)
 		return status;
 	return connector_advance(
-		connector, qp, CONNECTOR_IDLE, CONNECTOR_CONNECTING, STATUS_CONNECTION_ACTIVE,
-		connector_request(connector, connect_finish, completion, context), &message);
+		connector, ties, CONNECTOR_IDLE, CONNECTOR_CONNECTING, STATUS_CONNECTION_ACTIVE,
+		connector_request(connector, connect_finish, completion, context), message);
 }
+
+static NTSTATUS connector_connect(NDK_CONNECTOR *ndk, NDK_QP *qp, const PSOCKADDR source,
+				  ULONG source_length, const PSOCKADDR destination,
+				  ULONG destination_length, ULONG inbound, ULONG outbound,
+				  const PVOID private_data, ULONG private_length,
+				  NDK_FN_REQUEST_COMPLETION completion, PVOID context)
+{
+	const struct connector_ties ties = { .qp = qp_of(qp) };
+	struct shm_request message = { .connect = { .inbound_read_limit = inbound,
+						    .outbound_read_limit = outbound } };
+	NTSTATUS status = address_from_sockaddr(source, source_length, &message.connect.local);
+
+	if (status != STATUS_SUCCESS)
+		return status;
+	return connect_to(connector_of(ndk), &ties, destination, destination_length, private_data,
+			  private_length, &message, completion, context);
+}
+
+static NTSTATUS connector_connect_shared(NDK_CONNECTOR *ndk, NDK_QP *qp,
+					 NDK_SHARED_ENDPOINT *endpoint, const PSOCKADDR destination,
+					 ULONG destination_length, ULONG inbound, ULONG outbound,
+					 const PVOID private_data, ULONG private_length,
+					 NDK_FN_REQUEST_COMPLETION completion, PVOID context)
+{
+	const struct connector_ties ties = { .qp = qp_of(qp),
+					     .endpoint = object_of(&endpoint->Header) };
+	struct shm_request message = { .connect = { .shared_endpoint = ties.endpoint->handle,
+						    .inbound_read_limit = inbound,
+						    .outbound_read_limit = outbound } };
+
+	return connect_to(connector_of(ndk), &ties, destination, destination_length, private_data,
+			  private_length, &message, completion, context);
+}
+
+static const struct connector_ties no_ties;
 
 static void complete_finish(struct request *request, const struct shm_reply *reply)
 {
@@ -190,9 +229,10 @@ static NTSTATUS complete_connect(struct connector *connector,
 	connector->disconnect = disconnect;
 	connector->disconnect_ex = disconnect_ex;
 	connector->disconnect_context = disconnect_context;
-	return connector_advance(
-		connector, NULL, CONNECTOR_REPLIED, CONNECTOR_COMPLETING, STATUS_CONNECTION_INVALID,
-		connector_request(connector, complete_finish, completion, context), &message);
+	return connector_advance(connector, &no_ties, CONNECTOR_REPLIED, CONNECTOR_COMPLETING,
+				 STATUS_CONNECTION_INVALID,
+				 connector_request(connector, complete_finish, completion, context),
+				 &message);
 }
 
 static NTSTATUS connector_complete(NDK_CONNECTOR *ndk, NDK_FN_DISCONNECT_EVENT_CALLBACK disconnect,
@@ -261,6 +301,7 @@ static NTSTATUS accept_connection(struct connector *connector, NDK_QP *ndk_qp, U
 {
 	const struct shm_limits *limits = &connector->object.adapter->session->limits;
 	struct qp *qp = qp_of(ndk_qp);
+	const struct connector_ties ties = { .qp = qp };
 	struct shm_request message = { .op = SHM_OP_ACCEPT };
 	NTSTATUS status = STATUS_SUCCESS;
 
@@ -281,7 +322,7 @@ static NTSTATUS accept_connection(struct connector *connector, NDK_QP *ndk_qp, U
 	}
 	connector->inbound = inbound;
 	connector->outbound = outbound;
-	return connector_advance(connector, qp, CONNECTOR_INCOMING, CONNECTOR_ACCEPTING,
+	return connector_advance(connector, &ties, CONNECTOR_INCOMING, CONNECTOR_ACCEPTING,
 				 STATUS_CONNECTION_INVALID, request, &message);
 }
 
@@ -348,7 +389,7 @@ const NDK_CONNECTOR_DISPATCH connector_dispatch = {
 	.NdkCloseConnector = object_close,
 	.NdkQueryExtension = query_extension,
 	.NdkConnect = connector_connect,
-	.NdkConnectWithSharedEndpoint = unsupported_connect_shared,
+	.NdkConnectWithSharedEndpoint = connector_connect_shared,
 	.NdkCompleteConnect = connector_complete,
 	.NdkAccept = connector_accept,
 	.NdkReject = connector_reject,

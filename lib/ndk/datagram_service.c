@@ -8,6 +8,8 @@
 #define ASK_PRIVATE    180u
 #define ANSWER_PRIVATE 136u
 
+static const struct connector_ties no_ties;
+
 static struct connector *connector_of(NDK_CONNECTOR *ndk)
 {
 	return (struct connector *)ndk;
@@ -51,7 +53,7 @@ NTSTATUS OrielResolveDatagram(NDK_CONNECTOR *pNdkConnector, const PSOCKADDR pSrc
 	if (want->local.family != want->remote.family)
 		return STATUS_INVALID_PARAMETER_MIX;
 	return connector_advance(
-		connector, NULL, CONNECTOR_IDLE, CONNECTOR_CONNECTING, STATUS_CONNECTION_ACTIVE,
+		connector, &no_ties, CONNECTOR_IDLE, CONNECTOR_CONNECTING, STATUS_CONNECTION_ACTIVE,
 		connector_request(connector, resolve_finish, RequestCompletion, RequestContext),
 		&message);
 }
@@ -121,7 +123,7 @@ NTSTATUS OrielAcceptDatagram(NDK_CONNECTOR *pNdkConnector, NDK_QP *pNdkQp, UINT3
 	if (status != STATUS_SUCCESS)
 		return status;
 	return connector_advance(
-		connector, NULL, CONNECTOR_INCOMING, CONNECTOR_COMPLETING,
+		connector, &no_ties, CONNECTOR_INCOMING, CONNECTOR_COMPLETING,
 		STATUS_CONNECTION_INVALID,
 		connector_request(connector, answer_finish, RequestCompletion, RequestContext),
 		&message);

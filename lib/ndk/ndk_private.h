@@ -376,6 +376,9 @@ NTSTATUS connector_create(NDK_ADAPTER *ndk, NDK_FN_CREATE_COMPLETION completion,
 NTSTATUS listener_create(NDK_ADAPTER *ndk, NDK_FN_CONNECT_EVENT_CALLBACK event, PVOID event_context,
 			 NDK_FN_CREATE_COMPLETION completion, PVOID context,
 			 NDK_LISTENER **pplistener);
+NTSTATUS shared_endpoint_create(NDK_ADAPTER *ndk, const PSOCKADDR address, ULONG length,
+				NDK_FN_CREATE_COMPLETION completion, PVOID context,
+				NDK_SHARED_ENDPOINT **ppendpoint);
 /* adapter.lock is held. */
 void connector_arrived(struct adapter *adapter, const struct shm_connection *connection);
 void connector_disconnected(struct adapter *adapter, const struct shm_async *async);
@@ -393,14 +396,6 @@ NTSTATUS address_give(const struct shm_address *address, struct sockaddr *to, UL
 
 /* --- what is not there --------------------------------------------------------------- */
 
-NTSTATUS unsupported_shared_endpoint(NDK_ADAPTER *adapter, const PSOCKADDR address, ULONG length,
-				     NDK_FN_CREATE_COMPLETION completion, PVOID context,
-				     NDK_SHARED_ENDPOINT **endpoint);
-NTSTATUS unsupported_connect_shared(NDK_CONNECTOR *connector, NDK_QP *qp,
-				    NDK_SHARED_ENDPOINT *endpoint, const PSOCKADDR destination,
-				    ULONG length, ULONG inbound, ULONG outbound,
-				    const PVOID private_data, ULONG private_length,
-				    NDK_FN_REQUEST_COMPLETION completion, PVOID context);
 NTSTATUS unsupported_resize_cq(NDK_CQ *cq, ULONG depth, NDK_FN_REQUEST_COMPLETION completion,
 			       PVOID context);
 extern const NDK_ADAPTER_DISPATCH adapter_dispatch;
@@ -412,5 +407,6 @@ extern const NDK_QP_DISPATCH qp_dispatch;
 extern const NDK_SRQ_DISPATCH srq_dispatch;
 extern const NDK_CONNECTOR_DISPATCH connector_dispatch;
 extern const NDK_LISTENER_DISPATCH listener_dispatch;
+extern const NDK_SHARED_ENDPOINT_DISPATCH shared_endpoint_dispatch;
 
 #endif

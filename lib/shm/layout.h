@@ -295,7 +295,7 @@ struct shm_request {
 /* What a create reply says of the new object. */
 struct shm_created {
 	uint32_t handle;
-	uint32_t number;       /* QP: QPN */
+	uint32_t number;       /* QP: QPN; shared endpoint: port */
 	uint32_t worker;       /* QP: its home */
 	uint32_t doorbell;     /* QP: doorbell number; CQ: notify number */
 	uint64_t segment_size; /* not 0: OBJECT_SEGMENT with this many bytes is in the socket */
