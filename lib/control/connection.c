@@ -33,7 +33,8 @@ static void flush_qp(struct control *control, const struct object *connector,
 {
 	struct object *qp;
 
-	if (!connector->needs[0])
+	/* One that no peer has answered yet can still be connected elsewhere. */
+	if (!connector->needs[0] || (!connector->connector.prepared && purpose == COMMAND_IGNORE))
 		return;
 	qp = object_at(control, connector->needs[0]);
 	command_send(control, qp_home(control->shared, qp->index), WORKER_FLUSH, qp->index, purpose,
@@ -168,6 +169,7 @@ int connection_prepare(struct control *control, struct object *connector)
 	connection.path.hop_limit = c->hop_limit ? c->hop_limit : 64;
 	connection.path.flow_label = c->flow_label;
 	c->state = CONNECTOR_PREPARING;
+	c->prepared = 1;
 	command_send(control, qp_home(control->shared, qp->index), WORKER_CONNECT, qp->index,
 		     COMMAND_QP_CONNECTED, object_handle(control, connector), &connection);
 	return 0;

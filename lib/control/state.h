@@ -80,6 +80,8 @@ struct connector {
 	uint8_t private_length;
 	uint32_t told_disconnect; /* DISCONNECTED was sent to the client */
 	uint32_t datagram;        /* a question or answer about a UD queue pair, no connection */
+	uint32_t prepared; /* the worker was told to connect the queue pair: it needs a flush */
+	uint32_t reserved;
 	struct shm_address local;
 	struct shm_address remote;
 	uint64_t deadline; /* RESOLVING: give up at (ns) */

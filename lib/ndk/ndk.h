@@ -440,6 +440,12 @@ typedef NTSTATUS (*NDK_FN_CREATE_CQ)(NDK_ADAPTER *pNdkAdapter, ULONG CqDepth,
 typedef NTSTATUS (*NDK_FN_CREATE_PD)(NDK_ADAPTER *pNdkAdapter,
 				     NDK_FN_CREATE_COMPLETION CreateCompletion,
 				     PVOID RequestContext, NDK_PD **ppNdkPd);
+/*
+ * A local address from which many connectors may connect. Port 0: a free one of 49152-65535, told
+ * by the endpoint's NdkGetLocalAddress. In the completion: STATUS_INVALID_ADDRESS is no address of
+ * the data plane, STATUS_SHARING_VIOLATION a listener, endpoint or connector has it,
+ * STATUS_TOO_MANY_ADDRESSES no port is free.
+ */
 typedef NTSTATUS (*NDK_FN_CREATE_SHARED_ENDPOINT)(NDK_ADAPTER *pNdkAdapter,
 						  const PSOCKADDR pAddress, ULONG AddressLength,
 						  NDK_FN_CREATE_COMPLETION CreateCompletion,
@@ -627,6 +633,10 @@ typedef NTSTATUS (*NDK_FN_CONNECT)(NDK_CONNECTOR *pNdkConnector, NDK_QP *pNdkQp,
 				   const PVOID pPrivateData, ULONG PrivateDataLength,
 				   NDK_FN_REQUEST_COMPLETION RequestCompletion,
 				   PVOID RequestContext);
+/*
+ * As NdkConnect, from the endpoint's address. STATUS_ADDRESS_ALREADY_EXISTS: a connection of the
+ * endpoint goes to that destination.
+ */
 typedef NTSTATUS (*NDK_FN_CONNECT_WITH_SHARED_ENDPOINT)(
 	NDK_CONNECTOR *pNdkConnector, NDK_QP *pNdkQp, NDK_SHARED_ENDPOINT *pNdkSharedEndpoint,
 	const PSOCKADDR pDestAddress, ULONG DestAddressLength, ULONG InboundReadLimit,

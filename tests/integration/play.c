@@ -10,8 +10,9 @@
 
 #include "common/sync.h"
 
-static const struct scene *const all_scenes[] = { srq_scenes, datagram_scenes, uc_scenes,
-						  service_scenes, fast_scenes };
+static const struct scene *const all_scenes[] = { srq_scenes,     datagram_scenes, uc_scenes,
+						  service_scenes, fast_scenes,     connect_scenes,
+						  window_scenes };
 
 /* --- statuses and completions ------------------------------------------------------------- */
 

@@ -166,6 +166,113 @@ def fast_closes():
     play("fast-closes")
 
 
+def plays(*scenes):
+    for scene in scenes:
+        play(scene)
+
+
+@test("NdkConnectWithSharedEndpoint: one local address, many destinations, no 4-tuple twice")
+def endpoint_shared():
+    play("endpoint-shared")
+    play("endpoint-shared", six=True)
+
+
+@test("local addresses: who has one keeps listeners, endpoints and connectors off it")
+def endpoint_conflicts():
+    play("endpoint-conflicts")
+
+
+@test("a shared endpoint and a listener wait for their connectors and keep their address")
+def endpoint_closes():
+    plays("endpoint-closes", "listener-closes")
+
+
+@test("NdkControlConnectEvents: a paused listener is as good as none, and keeps its address")
+def listener_paused():
+    play("listener-paused")
+
+
+@test("NdkGetConnectionData: limits, sizes and bytes on the active side")
+def connector_data():
+    play("connector-data")
+
+
+@test("connections that the active side rejects or abandons, and requests nobody answers")
+def connector_refusals():
+    plays("connector-rejects", "connector-abandons", "connector-ignored")
+
+
+@test("NdkDisconnect: the peer hears of it once, and its queues are left alone until it follows")
+def connector_disconnects():
+    play("connector-disconnects")
+
+
+@test("NdkBind: every combination of rights lets a peer do just that")
+def window_rights():
+    play("window-rights")
+
+
+@test("NdkBind: the first and the last byte, and the bytes around them")
+def window_edges():
+    play("window-edges")
+
+
+@test("NdkBind, NdkInvalidate: what is refused inline changes nothing")
+def window_refusals():
+    play("window-refusals")
+
+
+@test("NdkBind: each bind has a new token unrelated to the old, which is dead at once")
+def window_tokens():
+    play("window-tokens")
+
+
+@test("NdkBind: the token can be read on return and is of no use before the bind is done")
+def window_not_yet():
+    play("window-not-yet")
+
+
+@test("NdkBind: many windows on one region, overlapping, each with rights and an end of its own")
+def window_overlaps():
+    play("window-overlaps")
+
+
+@test("a bind, then a send that tells the token: the peer always finds it bound")
+def window_told():
+    play("window-told")
+    play("window-told", six=True)
+
+
+@test("NDK_OP_FLAG_SILENT_SUCCESS of binds and invalidates: an entry for failures only")
+def window_silent():
+    play("window-silent")
+
+
+@test("a region with bound windows cannot be deregistered, and its close waits for them")
+def window_busy():
+    play("window-busy")
+
+
+@test("NdkSendAndInvalidate ends windows, never regions, before the receive completes")
+def window_ended():
+    play("window-ended")
+
+
+@test("a window may be used by any queue pair of its domain, or by one only when tied to it")
+def window_tied():
+    play("window-tied")
+
+
+@test("a window moves to another region and to another queue pair")
+def window_moves():
+    play("window-moves")
+
+
+@test("nothing is written through a window once its invalidate has completed")
+def window_in_use():
+    rig.note(play("window-in-use"))
+
+
 @test("kill -9 of a client with SRQs, addresses and messages under way: everything is as before")
 def killed():
     for scene in ("srq-hang", "ud-hang") * (1 if rig.QUICK else 4):
