@@ -153,6 +153,10 @@ void cm_active_reply(struct cm *cm, const struct cm_address *from, const uint8_t
 		repeat_answer(cm, c, now);
 		return;
 	}
+	if (!cm_qpn_possible(rep.qpn)) {
+		cm->statistics.malformed++;
+		return;
+	}
 	old = cm_connection_by_qpn(cm, from->remote_gid, rep.ca_guid, rep.qpn);
 	if (old)
 		refuse_stale_reply(cm, c, &rep, old, now);

@@ -177,6 +177,8 @@ void cm_passive_rtu(struct cm *cm, const struct cm_address *from, const uint8_t 
 void cm_passive_drop(struct cm *cm, struct connection *c);
 
 /* request.c */
+/* 0 and 1 are for management and the last one is for groups: no connection ends there. */
+bool cm_qpn_possible(uint32_t qpn);
 /* What a REQ asks for, and what its refusal has to say. */
 struct request_target {
 	enum cm_port_space space;

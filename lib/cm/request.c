@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cm/cm_private.h"
+#include "wire/bth.h"
 #include "wire/ip.h"
 
 #define TRANSPORT_RC  0u
@@ -14,6 +15,11 @@ static void set_ari(struct request_target *target, const void *ari, uint32_t len
 {
 	memcpy(target->ari, ari, length);
 	target->ari_length = length;
+}
+
+bool cm_qpn_possible(uint32_t qpn)
+{
+	return qpn > GSI_QPN && qpn < MULTICAST_QPN;
 }
 
 /*
@@ -30,7 +36,7 @@ static uint32_t check_path(const struct cm_address *from, const struct cm_req *r
 	}
 	if (!gid_equal(req->primary.local_gid, from->remote_gid))
 		return CM_REJ_UNSUPPORTED;
-	if ((req->pkey & PKEY_MASK) != PKEY_MASK)
+	if ((req->pkey & PKEY_MASK) != PKEY_MASK || !cm_qpn_possible(req->qpn))
 		return CM_REJ_UNSUPPORTED;
 	return 0;
 }

@@ -168,6 +168,20 @@ def paths(memory):
     expect_equal(refusal(cma_version=1).reason, REJ_CONSUMER, "a CMA header of another version")
 
 
+@case("a REQ for a queue pair that cannot be connected, 0, 1 or 0xFFFFFF, is refused")
+def special_numbers(memory):
+    for number in (0, 1, 0xFFFFFF):
+        c = roce.Connection(Stage.wire.peer(), SCRATCH, connect=False)
+        body = bytearray(c.request_body())
+        body[32:35] = number.to_bytes(3, "big")
+        c.mad(REQ, bytes(body))
+        try:
+            c.take_reply()
+            raise rig.Failure(f"accepted: queue pair {number:#x}")
+        except roce.Refused as refused:
+            expect_equal(refused.reason, REJ_UNSUPPORTED, f"reason for queue pair {number:#x}")
+
+
 @case("B74: P_Keys in MADs: 7FFF and FFFF come in, others are dropped; a REQ names the default")
 def partition_keys(memory):
     c = roce.Connection(Stage.wire.peer(), SCRATCH, connect=False)

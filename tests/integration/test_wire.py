@@ -375,6 +375,26 @@ def read_again(memory):
     expect(all(p.opcode == ACK and p.syndrome == NAK_ACCESS for p in got), f"answers: {got}")
 
 
+@case("duplicates within a message are answered, and neither executed nor part of its sequence")
+def duplicates_between(memory):
+    c = connect()
+    start = c.psn
+    c.read(0, 3000)
+    first(c, 2048, block(1), ack=False)
+    with reasons(duplicate=3):
+        c.post_read(0, 3000, psn=start)
+        expect_equal(c.take_read(start, 3000)[1024:], bytes(memory[1024:3000]), "READ once more")
+        first(c, 2048, block(2), psn=c.psn - 1 & 0xFFFFFF)
+        c.expect_ack(c.psn - 1 & 0xFFFFFF)
+        c.post(WRITE_LAST, b"", block(3))
+        c.expect_ack(c.psn - 1 & 0xFFFFFF)
+        # Neither its token nor its length is looked at again.
+        c.post_write(0, b"12345678", psn=c.psn - 1 & 0xFFFFFF, token=5, length=77)
+        c.expect_ack(c.psn - 1 & 0xFFFFFF)
+    memory[:2048] = block(1) + block(3)
+    expect_memory(memory)
+
+
 @case("B22: MSN counts each request message once, whatever its kind; duplicates do not add")
 def message_numbers(memory):
     c = connect()

@@ -238,6 +238,25 @@ Test(cm_active, rep_of_somebody_else_is_ignored)
 	close_both();
 }
 
+/* CM-PASS-19, from the other side. */
+Test(cm_active, rep_of_a_queue_pair_that_cannot_be_connected)
+{
+	static const uint32_t numbers[] = { 0, 1, 0xffffff };
+	uint32_t good;
+
+	open_and_connect();
+	good = rep.qpn;
+	for (size_t i = 0; i < 3; i++) {
+		rep.qpn = numbers[i];
+		send_rep_from(&server);
+	}
+	cr_assert_eq(own.event_count, 0);
+	rep.qpn = good;
+	send_rep_from(&server);
+	cr_assert_eq(end_events(&own, CM_CONNECT_REPLY), 1);
+	close_both();
+}
+
 /* B63: RTU again for each REP, the same one. */
 Test(cm_active, duplicate_rep)
 {

@@ -77,6 +77,19 @@ Test(cm_refuse, transport_other_than_rc)
 	peer_close(&peer);
 }
 
+/* CM-PASS-19: we would send data to the peer's own connection manager, or to a group. */
+Test(cm_refuse, queue_pairs_that_cannot_be_connected)
+{
+	static const uint32_t numbers[] = { 0, 1, 0xffffff };
+
+	peer_open(&peer, true);
+	for (size_t i = 0; i < 3; i++) {
+		peer.req.qpn = numbers[i];
+		check_refused(CM_REJ_UNSUPPORTED);
+	}
+	peer_close(&peer);
+}
+
 Test(cm_refuse, path_mtu_that_does_not_fit)
 {
 	static const uint8_t wrong[] = { 0, 4, 5, 6, 15 };
