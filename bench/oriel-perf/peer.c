@@ -160,10 +160,13 @@ static bool open_connection(struct peer *peer)
 
 bool peer_open(struct peer *peer, const struct peer_options *options)
 {
+	const ORIEL_OPEN_PARAMETERS parameters = { .Size = sizeof(parameters),
+						   .Version = { 1, 2 },
+						   .Socket = options->socket };
 	NTSTATUS status;
 
 	*peer = (struct peer){ .options = *options };
-	status = OrielOpenAdapter(NULL, &peer->adapter);
+	status = OrielOpenAdapter(&parameters, &peer->adapter);
 	if (!NT_SUCCESS(status)) {
 		peer->adapter = NULL;
 		return complain("no session with orield (ORIEL_SOCKET names its socket)", status);

@@ -13,6 +13,7 @@ struct peer_options {
 	struct sockaddr_storage remote; /* the export's listen address */
 	struct sockaddr_storage local;  /* ours, port 0; family 0: the daemon's first that fits */
 	const char *name;               /* export, NULL: the address's first */
+	const char *socket;             /* the daemon's; NULL: $ORIEL_SOCKET, or the usual place */
 	uint64_t memory;                /* bytes of local buffer */
 	ULONG depth;
 	bool poll; /* never sleep while waiting for completions */

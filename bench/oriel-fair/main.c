@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * oriel-fair: how long a READ of 8 bytes takes while other peers READ as much as they can. Prints
+ * one row of a table in Markdown.
+ */
+#include <arpa/inet.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "oriel-perf/run.h"
+
+#define MOST_READERS 32u
+#define SETTLE_MS    300
+
+static const char usage[] =
+	"Usage: oriel-fair --export ADDRESS:PORT [options]\n"
+	"Times READs of 8 bytes through one connection, one at a time, beside connections that "
+	"READ\n"
+	"as much as they can.\n\n"
+	"      --export ADDR:PORT  where an oriel-target listens (IPv4)\n"
+	"  -r, --readers N         connections beside it (default 0, at most 32)\n"
+	"  -s, --size BYTES        of their READs (default 67108864)\n"
+	"  -t, --tx-depth N        READs that each has under way (default 4)\n"
+	"  -D, --duration SECONDS  (default 3)\n"
+	"      --socket PATH       the daemon of the connection that is timed (default "
+	"$ORIEL_SOCKET)\n"
+	"      --reader-socket PATH, --reader-export ADDR:PORT\n"
+	"                          another daemon for the others, and its way to the target\n"
+	"      --head              print the head of the table first\n"
+	"      --version, -h, --help\n";
+
+struct options {
+	struct peer_options timed, reader;
+	uint32_t readers;
+	uint32_t size;
+	ULONG depth;
+	double seconds;
+	bool head;
+};
+
+struct reader {
+	pthread_t thread;
+	struct peer peer;
+	const struct options *options;
+	uint64_t bytes; /* atomic */
+	bool running;
+};
+
+static bool stop; /* atomic: readers finish what is under way */
+
+/* --- readers -------------------------------------------------------------------------- */
+
+static bool post(struct reader *reader)
+{
+	struct peer *peer = &reader->peer;
+	NDK_SGE sge = { .VirtualAddress = peer->buffer,
+			.Length = reader->options->size,
+			.MemoryRegionToken = peer->local_token };
+	NTSTATUS status =
+		NdkRead(peer->qp, NULL, &sge, 1, peer->window.address, peer->window.token, 0);
+
+	if (!NT_SUCCESS(status))
+		fprintf(stderr, "oriel-fair: posting: %s\n", OrielStatusName(status));
+	return NT_SUCCESS(status);
+}
+
+static void *read_on(void *argument)
+{
+	struct reader *reader = argument;
+	ULONG under_way = 0, count;
+	NDK_RESULT results[16];
+
+	while (under_way < reader->options->depth && post(reader))
+		under_way++;
+	while (under_way && peer_results(&reader->peer, results, 16, &count)) {
+		for (ULONG i = 0; i < count; i++) {
+			under_way--;
+			if (!NT_SUCCESS(results[i].Status))
+				fprintf(stderr, "oriel-fair: a long READ failed: %s\n",
+					OrielStatusName(results[i].Status));
+			__atomic_fetch_add(&reader->bytes, reader->options->size, __ATOMIC_RELAXED);
+			if (!__atomic_load_n(&stop, __ATOMIC_RELAXED) && post(reader))
+				under_way++;
+		}
+	}
+	return NULL;
+}
+
+static bool open_readers(struct reader *readers, const struct options *options)
+{
+	for (uint32_t i = 0; i < options->readers; i++) {
+		struct reader *reader = &readers[i];
+
+		reader->options = options;
+		if (!peer_open(&reader->peer, &options->reader))
+			return false;
+		if (reader->peer.window.length < options->size) {
+			fprintf(stderr, "oriel-fair: the export has less than %u bytes\n",
+				options->size);
+			return false;
+		}
+	}
+	for (uint32_t i = 0; i < options->readers; i++)
+		readers[i].running =
+			pthread_create(&readers[i].thread, NULL, read_on, &readers[i]) == 0;
+	return true;
+}
+
+static uint64_t bytes_read(const struct reader *readers)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < MOST_READERS; i++)
+		bytes += __atomic_load_n(&readers[i].bytes, __ATOMIC_RELAXED);
+	return bytes;
+}
+
+/* --- the measurement ------------------------------------------------------------------ */
+
+static void print_row(const struct options *options, const struct run_result *result,
+		      uint64_t bytes)
+{
+	if (options->head) {
+		printf("| readers beside it | of | they get, MiB/s | 8-byte READs/s | p50, us | "
+		       "p99, us "
+		       "| p99.9, us |\n");
+		printf("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+	}
+	if (options->readers)
+		printf("| %u | %u x %u MiB | %.0f ", options->readers, options->depth,
+		       options->size >> 20, (double)bytes / result->seconds / 1048576);
+	else
+		printf("| none | - | - ");
+	printf("| %.0f | %.1f | %.1f | %.1f |\n", result->messages_per_second, result->p50,
+	       result->p99, result->p999);
+	fflush(stdout);
+}
+
+static bool measure(const struct options *options)
+{
+	static struct reader readers[MOST_READERS];
+	const struct run_options run = {
+		.operation = RUN_READ, .size = 8, .seconds = options->seconds, .latency = true
+	};
+	const struct timespec settle = { .tv_nsec = SETTLE_MS * 1000000 };
+	struct run_result result;
+	struct peer timed;
+	uint64_t bytes;
+	bool good;
+
+	good = peer_open(&timed, &options->timed) && open_readers(readers, options);
+	if (good) {
+		nanosleep(&settle, NULL);
+		bytes = bytes_read(readers);
+		good = run_measure(&timed, &run, &result);
+		bytes = bytes_read(readers) - bytes;
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < options->readers; i++) {
+		if (readers[i].running)
+			pthread_join(readers[i].thread, NULL);
+		peer_close(&readers[i].peer);
+	}
+	peer_close(&timed);
+	if (good)
+		print_row(options, &result, bytes);
+	return good;
+}
+
+/* --- options -------------------------------------------------------------------------- */
+
+static bool parse_export(const char *option, const char *text, struct sockaddr_storage *out)
+{
+	struct sockaddr_in *in = (struct sockaddr_in *)out;
+	unsigned int port = 0;
+	char host[16] = "";
+	int end = 0;
+
+	memset(out, 0, sizeof(*out));
+	if (sscanf(text, "%15[0-9.]:%5u%n", host, &port, &end) == 2 && !text[end] && port &&
+	    port < 65536 && inet_pton(AF_INET, host, &in->sin_addr) == 1) {
+		in->sin_family = AF_INET;
+		in->sin_port = htons((uint16_t)port);
+		return true;
+	}
+	fprintf(stderr, "oriel-fair: %s %s: expected ADDRESS:PORT, as 10.0.0.1:7471\n", option,
+		text);
+	return false;
+}
+
+static bool parse_number(const char *option, uint32_t least, uint32_t most, uint32_t *value)
+{
+	char *end;
+	unsigned long number = strtoul(optarg, &end, 10);
+
+	*value = (uint32_t)number;
+	if (optarg[0] >= '0' && optarg[0] <= '9' && !*end && number >= least && number <= most)
+		return true;
+	fprintf(stderr, "oriel-fair: %s %s: expected a number from %u to %u\n", option, optarg,
+		least, most);
+	return false;
+}
+
+enum {
+	OPTION_EXPORT = 256,
+	OPTION_SOCKET,
+	OPTION_READER_SOCKET,
+	OPTION_READER_EXPORT,
+	OPTION_HEAD,
+	OPTION_VERSION
+};
+
+static bool parse_option(int option, struct options *options)
+{
+	uint32_t value;
+
+	switch (option) {
+	case OPTION_EXPORT: return parse_export("--export", optarg, &options->timed.remote);
+	case OPTION_READER_EXPORT:
+		return parse_export("--reader-export", optarg, &options->reader.remote);
+	case OPTION_SOCKET: options->timed.socket = optarg; return true;
+	case OPTION_READER_SOCKET: options->reader.socket = optarg; return true;
+	case OPTION_HEAD: options->head = true; return true;
+	case OPTION_VERSION: puts("oriel-fair " ORIEL_VERSION); exit(EXIT_SUCCESS);
+	case 'h': fputs(usage, stdout); exit(EXIT_SUCCESS);
+	case 'r': return parse_number("--readers", 0, MOST_READERS, &options->readers);
+	case 's': return parse_number("--size", 1, 1u << 30, &options->size);
+	case 't':
+		if (!parse_number("--tx-depth", 1, 16, &value))
+			return false;
+		options->depth = value;
+		return true;
+	case 'D':
+		if (!parse_number("--duration", 1, 3600, &value))
+			return false;
+		options->seconds = value;
+		return true;
+	default: return false;
+	}
+}
+
+static bool parse_options(int argc, char **argv, struct options *options)
+{
+	static const struct option table[] = {
+		{ "export", required_argument, NULL, OPTION_EXPORT },
+		{ "readers", required_argument, NULL, 'r' },
+		{ "size", required_argument, NULL, 's' },
+		{ "tx-depth", required_argument, NULL, 't' },
+		{ "duration", required_argument, NULL, 'D' },
+		{ "socket", required_argument, NULL, OPTION_SOCKET },
+		{ "reader-socket", required_argument, NULL, OPTION_READER_SOCKET },
+		{ "reader-export", required_argument, NULL, OPTION_READER_EXPORT },
+		{ "head", no_argument, NULL, OPTION_HEAD },
+		{ "version", no_argument, NULL, OPTION_VERSION },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int option;
+
+	*options = (struct options){ .size = 64u << 20, .depth = 4, .seconds = 3 };
+	while ((option = getopt_long(argc, argv, "r:s:t:D:h", table, NULL)) != -1)
+		if (!parse_option(option, options))
+			return false;
+	options->timed.memory = 4096;
+	options->timed.depth = 16;
+	options->reader.memory = options->size;
+	options->reader.depth = options->depth;
+	if (!options->reader.remote.ss_family)
+		options->reader.remote = options->timed.remote;
+	if (!options->reader.socket)
+		options->reader.socket = options->timed.socket;
+	return options->timed.remote.ss_family && optind == argc;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options;
+
+	if (!parse_options(argc, argv, &options)) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	return measure(&options) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
