@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define ARENA_MAGIC   0x4f52494152454e41ull /* "ORIARENA" */
-#define ARENA_VERSION 2u
+#define ARENA_VERSION 3u
 
 enum arena_table {
 	ARENA_TOKENS,      /* struct token_slot */
@@ -32,6 +32,7 @@ enum arena_table {
 	ARENA_OBJECTS,     /* control */
 	ARENA_CONNECTIONS, /* cm */
 	ARENA_ADDRESSES,   /* struct ah (transport): destinations of datagrams */
+	ARENA_HOLDS,       /* struct receive_hold (transport), by QP */
 	ARENA_TABLES
 };
 

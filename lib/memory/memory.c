@@ -142,6 +142,8 @@ int memory_create(struct memory **result, struct arena *arena, unsigned int read
 		goto free_cache;
 	if (token_watermark(memory) == 0)
 		__atomic_store_n(&memory->slots[0].next, 1, __ATOMIC_RELEASE);
+	for (int i = ARENA_TOKENS; i <= ARENA_PDS; i++)
+		memory->used[i] = adopted ? arena_records(arena, i) : 1;
 	if (adopted) {
 		rc = token_rebuild(memory);
 		if (rc)
@@ -197,8 +199,11 @@ uint32_t table_find_free(struct memory *memory, enum arena_table table, uint32_t
 		uint32_t index = *next ? *next : 1;
 
 		*next = index + 1 < records ? index + 1 : 1;
-		if (record_state(memory, table, index) == OBJECT_FREE)
-			return index;
+		if (record_state(memory, table, index) != OBJECT_FREE)
+			continue;
+		if (index >= memory->used[table])
+			__atomic_store_n(&memory->used[table], index + 1, __ATOMIC_RELAXED);
+		return index;
 	}
 	return 0;
 }
@@ -207,7 +212,7 @@ static uint32_t count_living(const struct memory *memory, enum arena_table table
 {
 	uint32_t living = 0;
 
-	for (uint32_t i = 1; i < arena_records(&memory->arena, table); i++)
+	for (uint32_t i = 1; i < table_used(memory, table); i++)
 		living += record_state(memory, table, i) != OBJECT_FREE;
 	return living;
 }

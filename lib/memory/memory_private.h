@@ -43,7 +43,8 @@ struct memory {
 	struct window *windows;
 	struct segment *segments;
 	struct pd *pds;
-	uint32_t region_count; /* index 0 included, as all counts here */
+	uint32_t region_count;        /* index 0 included, as all counts here */
+	uint32_t used[ARENA_PDS + 1]; /* records of a table that were ever in use: none behind */
 	uint32_t window_count;
 	uint32_t segment_count;
 	uint32_t pd_count;
@@ -188,6 +189,11 @@ void fault_range_remove(int range);
 
 /* memory.c. A record whose first word is OBJECT_FREE, or 0; *next is where to look first. */
 uint32_t table_find_free(struct memory *memory, enum arena_table table, uint32_t *next);
+/* Its index is below this; to read what is behind would give pages to it. Any thread. */
+static inline uint32_t table_used(const struct memory *memory, enum arena_table table)
+{
+	return __atomic_load_n(&memory->used[table], __ATOMIC_RELAXED);
+}
 
 /* Whether a client's index names a record of the table at all. */
 static inline bool object_index_good(uint32_t index, uint32_t count)

@@ -8,13 +8,13 @@
  */
 void session_release(struct memory *memory, uint32_t session, uint64_t *grace)
 {
-	for (uint32_t i = 1; i < memory->region_count; i++) {
+	for (uint32_t i = 1; i < table_used(memory, ARENA_REGIONS); i++) {
 		struct region *region = &memory->regions[i];
 
 		if (region->session == session && region->state != OBJECT_FREE)
 			__atomic_store_n(&region->state, OBJECT_CLOSING, __ATOMIC_SEQ_CST);
 	}
-	for (uint32_t i = 1; i < memory->window_count; i++) {
+	for (uint32_t i = 1; i < table_used(memory, ARENA_WINDOWS); i++) {
 		struct window *window = &memory->windows[i];
 
 		if (window->session == session && window->state != OBJECT_FREE)
@@ -29,7 +29,7 @@ void session_release(struct memory *memory, uint32_t session, uint64_t *grace)
 void session_release_finish(struct memory *memory, uint32_t session)
 {
 	token_free_session(memory, session);
-	for (uint32_t i = 1; i < memory->window_count; i++) {
+	for (uint32_t i = 1; i < table_used(memory, ARENA_WINDOWS); i++) {
 		struct window *window = &memory->windows[i];
 
 		if (window->state == OBJECT_FREE || window->session != session)
@@ -37,7 +37,7 @@ void session_release_finish(struct memory *memory, uint32_t session)
 		__atomic_store_n(&window->slot, 0, __ATOMIC_RELAXED);
 		__atomic_store_n(&window->state, OBJECT_FREE, __ATOMIC_RELEASE);
 	}
-	for (uint32_t i = 1; i < memory->region_count; i++) {
+	for (uint32_t i = 1; i < table_used(memory, ARENA_REGIONS); i++) {
 		struct region *region = &memory->regions[i];
 
 		if (region->state == OBJECT_FREE || region->session != session)
@@ -47,10 +47,10 @@ void session_release_finish(struct memory *memory, uint32_t session)
 					   __ATOMIC_SEQ_CST);
 		__atomic_store_n(&region->state, OBJECT_FREE, __ATOMIC_RELEASE);
 	}
-	for (uint32_t i = 1; i < memory->pd_count; i++)
+	for (uint32_t i = 1; i < table_used(memory, ARENA_PDS); i++)
 		if (memory->pds[i].state != OBJECT_FREE && memory->pds[i].session == session)
 			__atomic_store_n(&memory->pds[i].state, OBJECT_FREE, __ATOMIC_RELEASE);
-	for (uint32_t i = 1; i < memory->segment_count; i++) {
+	for (uint32_t i = 1; i < table_used(memory, ARENA_SEGMENTS); i++) {
 		struct segment *segment = &memory->segments[i];
 
 		if (segment->state == OBJECT_FREE || segment->session != session)

@@ -90,14 +90,17 @@ static void resume_flights(struct transport *t, struct qp *qp)
 /* Its message may have been committed just before the end: then nothing is left to do. */
 static void resume_invalidate(struct transport *t, struct qp *qp)
 {
+	struct remote_invalidate *invalidate = &qp_hold(t, qp)->invalidate;
 	struct qp_local *local = qp_local(t, qp);
 
-	if (qp->invalidate.psn != responder_psn(qp->responder))
+	if ((qp->flags & (QP_INVALIDATING | QP_INVALIDATED)) == 0)
+		return;
+	if (invalidate->psn != responder_psn(qp->responder))
 		qp->flags &= ~(QP_INVALIDATING | QP_INVALIDATED);
 	if (qp->flags & QP_INVALIDATING) {
-		qp->invalidate.slot = token_in_state(t, qp->invalidate.token, TOKEN_REVOKED);
+		invalidate->slot = token_in_state(t, invalidate->token, TOKEN_REVOKED);
 		qp->flags &= ~QP_INVALIDATING;
-		if (qp->invalidate.slot)
+		if (invalidate->slot)
 			qp->flags |= QP_INVALIDATED;
 	}
 	if (qp->flags & QP_INVALIDATED) {

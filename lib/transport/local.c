@@ -151,7 +151,8 @@ void local_invalidated(struct transport *t, struct qp *qp)
 
 /*
  * A kill between the two steps costs the session this token until it ends, never more.
- * A client that lets its stock fill up asks for tokens when it needs some: these are not kept for it.
+ * A client that lets its stock fill up asks for tokens when it needs some: these are not kept for
+ * it.
  */
 void stock_return(struct transport *t, struct qp *qp, uint32_t slot)
 {

@@ -84,7 +84,8 @@ void pace_marked(struct transport *t, struct qp *qp)
 
 	t->stats.rx_marked++;
 	pace_look(t);
-	if (!congestion_answer_mark(&local->congestion, &t->congestion, t->now))
+	local->congested = true;
+	if (!congestion_answer_mark(qp_congestion(t, qp), &t->congestion, t->now))
 		return;
 	local->cnp_due = true;
 	ready_add(t, qp);
@@ -119,9 +120,9 @@ unsigned int pace_send_cnp(struct transport *t, struct qp *qp)
 /* --- rate ----------------------------------------------------------------------------- */
 
 /* Status output reads the rate at any time. */
-static void note_rate(struct qp_local *local)
+static void note_rate(struct transport *t, struct qp *qp)
 {
-	local->paced = local->congestion.rate != 0;
+	qp_local(t, qp)->paced = qp_congestion(t, qp)->rate != 0;
 }
 
 void pace_notified(struct transport *t, struct qp *qp)
@@ -130,20 +131,21 @@ void pace_notified(struct transport *t, struct qp *qp)
 
 	t->stats.rx_cnp++;
 	pace_look(t);
-	if (congestion_on_cnp(&local->congestion, current_parameters(t), t->now))
+	local->congested = true;
+	if (congestion_on_cnp(qp_congestion(t, qp), current_parameters(t), t->now))
 		t->stats.rate_cuts++;
-	note_rate(local);
+	note_rate(t, qp);
 }
 
 bool pace_ask(struct transport *t, struct qp *qp)
 {
 	struct qp_local *local = qp_local(t, qp);
-	struct congestion *congestion = &local->congestion;
+	struct congestion *congestion = qp_congestion(t, qp);
 
 	if (!t->congestion.enabled)
 		congestion->rate = 0;
 	if (congestion_may_send(congestion, current_parameters(t), t->now)) {
-		note_rate(local);
+		note_rate(t, qp);
 		return true;
 	}
 	if (!local->held)
@@ -155,8 +157,6 @@ bool pace_ask(struct transport *t, struct qp *qp)
 
 void pace_count(struct transport *t, struct qp *qp, uint32_t bytes)
 {
-	struct qp_local *local = qp_local(t, qp);
-
-	congestion_sent(&local->congestion, current_parameters(t), bytes, t->now);
-	note_rate(local);
+	congestion_sent(qp_congestion(t, qp), current_parameters(t), bytes, t->now);
+	note_rate(t, qp);
 }

@@ -40,30 +40,32 @@
 struct qp_local {
 	alignas(64) struct shm_qp *memory;
 	bool attached;
-	bool broken; /* nonsense in its rings was reported: they are not read any more */
-
+	bool broken;  /* nonsense in its rings was reported: they are not read any more */
 	bool visited; /* its turn is now */
 	bool again;   /* wants another turn */
 	bool starved; /* waits for a flight record */
 	bool grace_listed;
-	bool paced;               /* `congestion` limits its rate */
-	bool held;                /* by its rate, in this turn */
-	bool cnp_due;             /* a marked frame is to be answered */
-	bool resend;              /* a timeout went back, and nothing has left since */
+	bool congested;        /* qp_congestion() is in use */
+	bool paced;            /* and limits its rate */
+	bool held;             /* by its rate, in this turn */
+	bool cnp_due;          /* a marked frame is to be answered */
+	bool resend;           /* a timeout went back, and nothing has left since */
+	uint16_t owed_verdict; /* of its error, not told yet; 0: none */
+
 	struct ready_list *ready; /* it lies there, or NULL */
 	uint32_t ready_next, ready_prev;
-	uint16_t owed_verdict;             /* of its error, not told yet; 0: none */
 	uint32_t round;                    /* of its last visit */
 	int32_t answer_left, request_left; /* of its quantum, bytes */
+
 	uint32_t starved_next;
 	uint32_t grace_next;
 	uint64_t grace;       /* remote invalidate: ticket */
 	uint64_t local_grace; /* local invalidate: ticket */
 
-	uint64_t deadline; /* of the requester, ns; 0: none */
-	uint64_t pace_due; /* when its rate lets it go on; 0: it is not held back */
-	uint32_t timer_next, timer_prev;
+	uint64_t deadline;   /* of the requester, ns; 0: none */
+	uint64_t pace_due;   /* when its rate lets it go on; 0: it is not held back */
 	uint64_t timer_tick; /* slot it lies in; 0: none */
+	uint32_t timer_next, timer_prev;
 
 	uint32_t parked_first, parked_last, parked;
 
@@ -71,8 +73,8 @@ struct qp_local {
 	uint32_t read_whole;  /* of them, come since the window changed */
 
 	struct frame_template frame;
-	struct congestion congestion;
 };
+_Static_assert(sizeof(struct qp_local) == 256, "per queue pair, idle ones too");
 
 struct cq_local {
 	struct shm_cq *memory;
@@ -99,12 +101,14 @@ struct transport_shared {
 	struct cq *cqs;
 	struct srq *srqs;
 	struct ah *ahs;
+	struct receive_hold *holds;
 	struct responder_resource *resources;
 	struct flight *flights;
 	uint32_t resource_mask; /* resources of one queue pair, minus 1; a power of two */
 	uint32_t qp_mask;
 	const uint16_t *qpn_key;
 	struct qp_local *qp_local;
+	struct congestion *congestions; /* by queue pair; pages come with the first mark or CNP */
 	struct cq_local *cq_local;
 	struct srq_local *srq_local;
 	struct session_local **sessions;
@@ -206,6 +210,16 @@ static inline uint32_t qp_index(const struct transport *t, const struct qp *qp)
 static inline struct qp_local *qp_local(const struct transport *t, const struct qp *qp)
 {
 	return &t->shared->qp_local[qp_index(t, qp)];
+}
+
+static inline struct receive_hold *qp_hold(const struct transport *t, const struct qp *qp)
+{
+	return &t->shared->holds[qp_index(t, qp)];
+}
+
+static inline struct congestion *qp_congestion(const struct transport *t, const struct qp *qp)
+{
+	return &t->shared->congestions[qp_index(t, qp)];
 }
 
 /* From here on, if so, all that its last home did with it has happened. */
@@ -468,7 +482,7 @@ enum work_result { WORK_TAKEN, WORK_NONE, WORK_NO_FLIGHT, WORK_MALFORMED };
 enum work_result work_take_send(struct transport *t, struct qp *qp);
 void work_peek_send(struct transport *t, struct qp *qp, struct shm_sqe *sqe);
 /*
- * The next receive into qp->work. One of the queue pair's own stays in the queue until
+ * The next receive into qp_hold()->work. One of the queue pair's own stays in the queue until
  * receive_complete(); one of an SRQ is taken, and held until then.
  */
 enum work_result work_peek_receive(struct transport *t, struct qp *qp);
@@ -535,7 +549,7 @@ bool responder_complete(struct transport *t, struct qp *qp, const struct wire_vi
 /* The receive in `work` fails, saying `own`, and the queue pair with it; no answer. */
 void responder_fail_receive(struct transport *t, struct qp *qp, int32_t status, uint32_t own,
 			    uint32_t verdict, uint32_t async);
-/* Takes qp->work, writes its completion and commits `word`, as one step. */
+/* Takes qp_hold()->work, writes its completion and commits `word`, as one step. */
 void receive_complete(struct transport *t, struct qp *qp, uint64_t word, struct shm_cqe *cqe);
 
 /* --- requester.c, response.c ---------------------------------------------------------- */
@@ -584,7 +598,8 @@ void flight_put(struct transport *t, uint32_t index);
 
 /* What UC and UD send. Returns packets sent and local operations done. */
 unsigned int unreliable_send(struct transport *t, struct qp *qp);
-/* Whether qp->work is the receive; else it says why, and a malformed one fails with its qp. */
+/* Whether qp_hold()->work is the receive; else it says why, and a malformed one fails with its qp.
+ */
 bool unreliable_take_receive(struct transport *t, struct qp *qp);
 /* Bytes into that receive. False: it has failed, and its queue pair with it. */
 bool unreliable_place(struct transport *t, struct qp *qp, uint64_t offset, const uint8_t *data,

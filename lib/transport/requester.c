@@ -119,8 +119,9 @@ static uint64_t next_chance(const struct transport *t, const struct qp *qp)
 {
 	const struct qp_local *local = qp_local(t, qp);
 
-	return local->paced && local->congestion.next_send > t->now ? local->congestion.next_send
-								    : t->now;
+	const uint64_t due = local->paced ? qp_congestion(t, qp)->next_send : 0;
+
+	return due > t->now ? due : t->now;
 }
 
 /*

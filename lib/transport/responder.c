@@ -128,7 +128,7 @@ void receive_complete(struct transport *t, struct qp *qp, uint64_t word, struct 
 	uint64_t parts = INTENT_RESPONDER | (qp->srq ? INTENT_RELEASE : INTENT_RECEIVE);
 
 	cqe->qp_context = qp->qp_context;
-	cqe->request_context = qp->work.request_context;
+	cqe->request_context = qp_hold(t, qp)->work.request_context;
 	cqe->qpn = qp->number;
 	intent->receive_taken = qp->receive.taken + 1;
 	intent->responder = word;
@@ -211,13 +211,13 @@ static bool place_send(struct transport *t, struct qp *qp, const struct wire_vie
 	const struct accessor who = receive_accessor(qp);
 	enum access_reason reason;
 
-	if (offset + view->payload_length > qp->work.capacity) {
+	if (offset + view->payload_length > qp_hold(t, qp)->work.capacity) {
 		refuse_receive(t, qp, NAK_INVALID_REQUEST, VERDICT(RECEIVE_TOO_SMALL),
 			       NT_DATA_OVERRUN, VERDICT(RECEIVE_TOO_SMALL));
 		return false;
 	}
-	reason = work_scatter(t, &who, qp->work.sge, qp->work.nsge, offset, view->payload,
-			      view->payload_length);
+	reason = work_scatter(t, &who, qp_hold(t, qp)->work.sge, qp_hold(t, qp)->work.nsge, offset,
+			      view->payload, view->payload_length);
 	if (reason != ACCESS_OK) {
 		refuse_receive(t, qp, NAK_REMOTE_OPERATION, VERDICT(RECEIVE_BAD),
 			       NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
@@ -244,11 +244,12 @@ static void invalidate_failed(struct transport *t, struct qp *qp, enum access_re
 
 static void invalidate_done(struct transport *t, struct qp *qp)
 {
+	const struct remote_invalidate *invalidate = &qp_hold(t, qp)->invalidate;
 	struct shm_cqe cqe = {
-		.bytes = qp->invalidate.bytes,
+		.bytes = invalidate->bytes,
 		.type = COMPLETION_RECEIVE_AND_INVALIDATE,
-		.output = qp->invalidate.token,
-		.solicited = qp->invalidate.solicited,
+		.output = invalidate->token,
+		.solicited = invalidate->solicited,
 	};
 
 	if (!completion_room(t, qp->receive_cq)) {
@@ -257,7 +258,7 @@ static void invalidate_done(struct transport *t, struct qp *qp)
 	}
 	qp->messages_in++;
 	receive_complete(t, qp, responder_word_after(qp, MESSAGE_NONE, true), &cqe);
-	packet_done(t, qp, qp->invalidate.ack_request);
+	packet_done(t, qp, invalidate->ack_request);
 }
 
 /* Whoever adopts us looks at these: not before what they stand for is written. */
@@ -271,12 +272,13 @@ static void invalidate_begin(struct transport *t, struct qp *qp, const struct wi
 			     uint32_t bytes)
 {
 	const uint32_t token = be32_get(view_ieth(view)->rkey);
+	struct remote_invalidate *invalidate = &qp_hold(t, qp)->invalidate;
 	const struct accessor who = qp_accessor(qp);
 	struct qp_local *local = qp_local(t, qp);
 	enum access_reason reason;
 	uint64_t grace;
 
-	qp->invalidate = (struct remote_invalidate){
+	*invalidate = (struct remote_invalidate){
 		.token = token,
 		.bytes = bytes,
 		.psn = view->psn,
@@ -285,8 +287,7 @@ static void invalidate_begin(struct transport *t, struct qp *qp, const struct wi
 	};
 	set_flags(qp, qp->flags | QP_INVALIDATING);
 	t->stats.remote_invalidates++;
-	reason = token_invalidate(t->shared->memory, &who, token, true, &qp->invalidate.slot,
-				  &grace);
+	reason = token_invalidate(t->shared->memory, &who, token, true, &invalidate->slot, &grace);
 	if (reason != ACCESS_OK) {
 		set_flags(qp, qp->flags & ~QP_INVALIDATING);
 		invalidate_failed(t, qp, reason);
@@ -303,7 +304,7 @@ static void invalidate_begin(struct transport *t, struct qp *qp, const struct wi
 
 void responder_invalidated(struct transport *t, struct qp *qp)
 {
-	stock_return(t, qp, qp->invalidate.slot);
+	stock_return(t, qp, qp_hold(t, qp)->invalidate.slot);
 	if (qp->state == QP_RTS)
 		invalidate_done(t, qp);
 	set_flags(qp, qp->flags & ~QP_INVALIDATED);

@@ -36,6 +36,7 @@ void transport_arena_spec(const struct transport_sizes *sizes, struct arena_spec
 	spec[ARENA_SRQS] = (struct arena_spec){ sizeof(struct srq), sizes->srqs };
 	spec[ARENA_ADDRESSES] = (struct arena_spec){ sizeof(struct ah), sizes->addresses };
 	spec[ARENA_QPS] = (struct arena_spec){ sizeof(struct qp), sizes->qps };
+	spec[ARENA_HOLDS] = (struct arena_spec){ sizeof(struct receive_hold), sizes->qps };
 	spec[ARENA_RESOURCES] = (struct arena_spec){ sizeof(struct responder_resource),
 						     sizes->qps * transport_max_reads_in(sizes) };
 	spec[ARENA_FLIGHTS] = (struct arena_spec){ sizeof(struct flight), sizes->flights };
@@ -93,6 +94,7 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 	s->cqs = arena_record(arena, ARENA_CQS, 0);
 	s->srqs = arena_record(arena, ARENA_SRQS, 0);
 	s->ahs = arena_record(arena, ARENA_ADDRESSES, 0);
+	s->holds = arena_record(arena, ARENA_HOLDS, 0);
 	s->resources = arena_record(arena, ARENA_RESOURCES, 0);
 	s->flights = arena_record(arena, ARENA_FLIGHTS, 0);
 	s->resource_mask = transport_max_reads_in(sizes) - 1;
@@ -103,12 +105,13 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 	s->ah_watermark = 1;
 	s->adopted = adopted;
 	s->qp_local = aligned_alloc(SHM_CACHE_LINE, sizes->qps * sizeof(*s->qp_local));
+	s->congestions = calloc(sizes->qps, sizeof(*s->congestions));
 	s->cq_local = calloc(sizes->cqs, sizeof(*s->cq_local));
 	s->srq_local = calloc(sizes->srqs ? sizes->srqs : 1, sizeof(*s->srq_local));
 	s->sessions = calloc(sizes->sessions, sizeof(struct session_local *));
 	s->qpn_cache = calloc(QPN_CACHE, sizeof(*s->qpn_cache));
-	if (s->qp_local == NULL || s->cq_local == NULL || s->srq_local == NULL ||
-	    s->sessions == NULL || s->qpn_cache == NULL) {
+	if (s->qp_local == NULL || s->congestions == NULL || s->cq_local == NULL ||
+	    s->srq_local == NULL || s->sessions == NULL || s->qpn_cache == NULL) {
 		transport_shared_destroy(s);
 		return -ENOMEM;
 	}
@@ -133,6 +136,7 @@ void transport_shared_destroy(struct transport_shared *shared)
 	free(shared->srq_local);
 	free(shared->cq_local);
 	free(shared->qp_local);
+	free(shared->congestions);
 	free(shared);
 }
 
@@ -369,6 +373,8 @@ uint32_t qp_create(struct transport_shared *shared, const struct qp_config *conf
 	config->memory->home = config->home;
 	queue_publish(&config->memory->send, &qp->send);
 	queue_publish(&config->memory->receive, &qp->receive);
+	if (shared->qp_local[index].congested)
+		shared->congestions[index] = (struct congestion){ 0 };
 	memset(&shared->qp_local[index], 0, sizeof(shared->qp_local[index]));
 	qp_set_memory(shared, index, config->memory);
 	if (session)
@@ -456,7 +462,9 @@ bool qp_get_status(const struct transport_shared *shared, uint32_t qp, struct qp
 		.remote_qpn = record->remote_qpn,
 		.messages_in = __atomic_load_n(&record->messages_in, __ATOMIC_RELAXED),
 		.messages_out = __atomic_load_n(&record->messages_out, __ATOMIC_RELAXED),
-		.rate = __atomic_load_n(&shared->qp_local[qp].congestion.rate, __ATOMIC_RELAXED),
+		.rate = shared->qp_local[qp].congested
+				? __atomic_load_n(&shared->congestions[qp].rate, __ATOMIC_RELAXED)
+				: 0,
 	};
 	memcpy(status->local_gid, record->local_gid, 16);
 	memcpy(status->remote_gid, record->remote_gid, 16);

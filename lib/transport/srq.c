@@ -169,7 +169,7 @@ enum work_result srq_take(struct transport *t, struct qp *qp)
 	}
 	result = work_copy_receive(shm_queue_slot(memory, srq->receive.offset, srq->receive.stride,
 						  srq->receive.slots, srq->receive.taken),
-				   srq->receive.max_sge, &qp->work);
+				   srq->receive.max_sge, &qp_hold(t, qp)->work);
 	intent = intent_begin(t, qp);
 	intent->receive_taken = srq->receive.taken + 1;
 	intent_commit(t, INTENT_SHARED);

@@ -217,15 +217,21 @@ struct qp {
 	uint64_t messages_in;
 	uint32_t free_next; /* control's: free list */
 	uint32_t generation;
-
-	/* The receive in use by MESSAGE_SEND. */
-	alignas(64) struct receive_work work;
-	struct remote_invalidate invalidate; /* QP_INVALIDATED */
 };
 _Static_assert(offsetof(struct qp, message) == 64, "first line: every packet");
 _Static_assert(offsetof(struct qp, requester) == 128, "second line: responder");
 _Static_assert(offsetof(struct qp, qp_context) == 192, "third line: requester");
-_Static_assert(sizeof(struct qp) == 704, "queue pair record");
+_Static_assert(sizeof(struct qp) == 384, "queue pair record");
+
+/*
+ * What a queue pair holds while a message arrives. In a table of its own, by queue pair: pages come
+ * as they are touched, and one that is idle, or serves READs and WRITEs only, needs none of it.
+ */
+struct receive_hold {
+	struct receive_work work;            /* the receive in use by MESSAGE_SEND */
+	struct remote_invalidate invalidate; /* QP_INVALIDATED */
+};
+_Static_assert(sizeof(struct receive_hold) == 304, "receive in use");
 
 /* --- READs and atomics of the responder ----------------------------------------------- */
 

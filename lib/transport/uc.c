@@ -44,7 +44,7 @@ static void receive_send(struct transport *t, struct qp *qp, const struct wire_v
 		return;
 	}
 	offset = responder_offset(qp);
-	if (offset + view->payload_length > qp->work.capacity) {
+	if (offset + view->payload_length > qp_hold(t, qp)->work.capacity) {
 		drop(t, qp, view, VERDICT(UC_TOO_SMALL));
 		return;
 	}

@@ -74,7 +74,7 @@ void ud_receive(struct transport *t, struct qp *qp, const struct wire_view *view
 	}
 	if (!unreliable_take_receive(t, qp))
 		return;
-	if (unlikely(bytes > qp->work.capacity)) {
+	if (unlikely(bytes > qp_hold(t, qp)->work.capacity)) {
 		count_verdict(t, VERDICT(UD_TOO_SMALL));
 		return;
 	}

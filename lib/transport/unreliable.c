@@ -77,8 +77,8 @@ bool unreliable_place(struct transport *t, struct qp *qp, uint64_t offset, const
 		      uint32_t length)
 {
 	const struct accessor who = receive_accessor(qp);
-	const enum access_reason reason =
-		work_scatter(t, &who, qp->work.sge, qp->work.nsge, offset, data, length);
+	const enum access_reason reason = work_scatter(
+		t, &who, qp_hold(t, qp)->work.sge, qp_hold(t, qp)->work.nsge, offset, data, length);
 
 	if (likely(reason == ACCESS_OK))
 		return true;

@@ -271,7 +271,8 @@ enum work_result work_peek_receive(struct transport *t, struct qp *qp)
 		return srq_take(t, qp);
 	if (work_posted(t, qp, &qp->receive, &qp_local(t, qp)->memory->receive) == 0)
 		return WORK_NONE;
-	return work_copy_receive(queue_slot(t, qp, &qp->receive), qp->receive.max_sge, &qp->work);
+	return work_copy_receive(queue_slot(t, qp, &qp->receive), qp->receive.max_sge,
+				 &qp_hold(t, qp)->work);
 }
 
 /* --- bytes to and from SGEs ----------------------------------------------------------- */

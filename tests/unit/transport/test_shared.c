@@ -381,12 +381,14 @@ static void adopt_remote_invalidate(bool done)
 	const uint32_t token = end_token(&rig.a);
 	const struct shm_sge sge = sge_at(&rig.a, 4096, 64), from = sge_at(&rig.b, 0, 5);
 	const struct accessor who = accessor_of(&rig.a, qa);
+	struct receive_hold *hold;
 	struct shm_cqe cqe;
 	struct qp *qp;
 	uint64_t grace;
 	uint32_t slot;
 
 	qp = arena_record(&rig.a.arena, ARENA_QPS, qa->index);
+	hold = arena_record(&rig.a.arena, ARENA_HOLDS, qa->index);
 	post_bind(token);
 	rig_settle(&rig);
 	expect_cqe(qa, 1, 0);
@@ -395,10 +397,10 @@ static void adopt_remote_invalidate(bool done)
 		  &from, 1);
 	end_poll(&rig.b, rig.now);
 	/* As it is when the frame has come that far. */
-	qp->work = (struct receive_work){ .request_context = 9, .capacity = 64, .nsge = 1 };
-	qp->invalidate = (struct remote_invalidate){ .token = token,
-						     .bytes = 5,
-						     .psn = responder_psn(qp->responder) };
+	hold->work = (struct receive_work){ .request_context = 9, .capacity = 64, .nsge = 1 };
+	hold->invalidate = (struct remote_invalidate){ .token = token,
+						       .bytes = 5,
+						       .psn = responder_psn(qp->responder) };
 	qp->flags |= QP_INVALIDATING;
 	if (done)
 		cr_assert_eq(token_invalidate(rig.a.memory, &who, token, true, &slot, &grace),
