@@ -145,6 +145,7 @@ static void complete_request(struct end *end, const struct shm_cqe *cqe)
 {
 	const uint32_t number = (uint32_t)cqe->request_context;
 	struct world *world = end->pair->world;
+	uint32_t type;
 	struct op *op;
 
 	if (cqe->request_context >> 32 != end->life || number - end->head >= end->tail - end->head)
@@ -153,7 +154,8 @@ static void complete_request(struct end *end, const struct shm_cqe *cqe)
 	while (end->head != number)
 		skip_silent(end);
 	op = end->op[number % SIM_RING];
-	if (cqe->type != request_type(op->kind) || cqe->output != op->sqe.token)
+	type = op->sqe.opcode == SHM_WR_FAST_REGISTER ? 0x4 : request_type(op->kind);
+	if (cqe->type != type || cqe->output != op->sqe.token)
 		sim_fail(world, "pair %u end %u request %u: completion of type %#x, output %#x",
 			 end->pair->number, end->side, number, cqe->type, cqe->output);
 	if (cqe->status == NT_SUCCESS_STATUS && op->silent)

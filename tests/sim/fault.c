@@ -470,10 +470,10 @@ static struct op *wrong_shape(struct end *end, enum fault fault)
 	return at_home(op, NT_DATA_OVERRUN);
 }
 
-static struct sim_window *find_window(struct end *end, enum window_state state)
+static struct sim_window *find_window(struct end *end, enum window_state state, bool fast)
 {
 	for (uint32_t i = 0; i < SIM_WINDOWS; i++)
-		if (end->window[i].state == state)
+		if (end->window[i].state == state && end->window[i].fast == fast)
 			return &end->window[i];
 	return NULL;
 }
@@ -481,8 +481,8 @@ static struct sim_window *find_window(struct end *end, enum window_state state)
 static struct op *wrong_bind(struct end *end, enum fault fault)
 {
 	struct rng *rng = &end->pair->world->traffic;
-	struct sim_window *window = find_window(end, WINDOW_FREE);
-	struct sim_window *bound = find_window(end, WINDOW_BOUND);
+	struct sim_window *window = find_window(end, WINDOW_FREE, false);
+	struct sim_window *bound = find_window(end, WINDOW_BOUND, false);
 	struct op *op;
 
 	if (window == NULL || (fault == FAULT_BIND_BOUND && bound == NULL))
@@ -506,6 +506,29 @@ static struct op *wrong_bind(struct end *end, enum fault fault)
 	default:
 		op->sqe.address = outside(rng, host_address(end->host, AREA_GUARD),
 					  end->host->size - 2 * AREA_GUARD, window->length);
+	}
+	return op;
+}
+
+/* Beyond the memfd, of another session's, without the right to write locally, of nothing. */
+static struct op *wrong_registration(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct sim_window *window = find_window(end, WINDOW_FREE, true);
+	struct op *op;
+
+	if (window == NULL)
+		return NULL;
+	op = window_bind_op(end, window);
+	op->status = NT_ACCESS_VIOLATION;
+	switch (rng_below(rng, 5)) {
+	case 0: op->sqe.swap = end->host->size - op->sqe.length + 1; break;
+	case 1: op->sqe.length = 0; break;
+	case 2: op->sqe.length = FAST_PAGES * 4096 + 1; break;
+	case 3: op->sqe.mr = end->host->region; break;
+	default:
+		op->sqe.flags |= SHM_FLAG_ALLOW_REMOTE_ATOMIC;
+		op->sqe.flags &= ~SHM_FLAG_ALLOW_REMOTE_WRITE;
 	}
 	return op;
 }
@@ -562,6 +585,7 @@ static struct op *build(struct end *end, enum fault fault)
 	case FAULT_BIND_RIGHT:
 	case FAULT_BIND_DOMAIN:
 	case FAULT_BIND_BOUND: return wrong_bind(end, fault);
+	case FAULT_FAST_REGISTER: return wrong_registration(end);
 	case FAULT_SGE_RIGHT: return wrong_sink(end);
 	case FAULT_SUM_LENGTH: return wrong_sum(end);
 	case FAULT_READS_NONE: return never_outstanding(end);

@@ -391,7 +391,7 @@ static void create_tables(struct host *host)
 	struct arena_spec spec[ARENA_TABLES] = { 0 };
 
 	host->memory_sizes = (struct memory_sizes){
-		.tokens = 8192, .segments = 4, .regions = 32, .windows = 512, .pds = 8
+		.tokens = 8192, .segments = 4, .regions = 128, .windows = 512, .pds = 8
 	};
 	host->sizes =
 		(struct transport_sizes){ .qps = 256,

@@ -38,7 +38,8 @@
 #define AREA_SOURCE  65536u
 #define AREA_SINK    65536u
 #define AREA_TARGET  98304u
-#define AREA_STRIP   8192u /* reached through one window only */
+#define FAST_PAGES   (AREA_TARGET / 4096 + 2) /* of a fast-register region */
+#define AREA_STRIP   8192u                    /* reached through one window only */
 #define AREA_RECEIVE 131072u
 #define AREA_SRQ     (SIM_SRQ * 8192u)
 
@@ -115,6 +116,7 @@ enum op_kind {
 	X(DEAD_INVALIDATE, "invalidate of a dead token")                           \
 	X(BIND_RIGHT, "bind of a right that the region lacks")                     \
 	X(BIND_DOMAIN, "bind of another domain's region")                          \
+	X(FAST_REGISTER, "fast registration that cannot be")                       \
 	X(SGE_RIGHT, "result into memory that may only be read")                   \
 	X(SUM_LENGTH, "SGEs longer than any message")                              \
 	X(READS_NONE, "READ or atomic where none may be outstanding")              \
@@ -204,6 +206,7 @@ struct sim_window {
 	/* When its invalidate was posted: turns of all workers, and of which daemon. */
 	uint64_t asked[SIM_WORKERS];
 	uint32_t asked_generation;
+	bool fast;     /* no window: a region for fast registration, under one token for life */
 	bool strip;    /* the window over the strip */
 	bool watched;  /* strip: it is dead and nothing may change there any more */
 	uint8_t *seen; /* strip: its bytes when it died */

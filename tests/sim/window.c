@@ -12,6 +12,17 @@
 
 #define LEAST_LENGTH 16u /* an aligned word fits in */
 
+static void create_fast(struct end *end, struct sim_window *window)
+{
+	struct memory *memory = end->host->memory;
+	uint32_t local;
+
+	if (region_create(memory, SIM_SESSION, end->host->pd, true, &window->index) ||
+	    region_init_fast_register(memory, window->index, FAST_PAGES, true, &local,
+				      &window->token))
+		sim_fail(end->pair->world, "no region for host %u", end->host->number);
+}
+
 void window_create_all(struct end *end)
 {
 	for (uint32_t i = 0; i <= SIM_WINDOWS; i++) {
@@ -20,9 +31,29 @@ void window_create_all(struct end *end)
 		memset(window, 0, sizeof(*window));
 		window->owner = end;
 		window->strip = i == SIM_WINDOWS;
-		if (window_create(end->host->memory, SIM_SESSION, end->host->pd, &window->index))
+		window->fast = i == 0 && rng_percent(&end->pair->world->traffic, 60);
+		if (window->fast)
+			create_fast(end, window);
+		else if (window_create(end->host->memory, SIM_SESSION, end->host->pd,
+				       &window->index))
 			sim_fail(end->pair->world, "no window for host %u", end->host->number);
 	}
+}
+
+static int destroy_one(struct memory *memory, const struct sim_window *window, uint64_t *grace)
+{
+	return window->fast ? region_deregister(memory, window->index, grace)
+			    : window_destroy(memory, window->index, grace);
+}
+
+static void finish_one(struct memory *memory, const struct sim_window *window)
+{
+	if (!window->fast) {
+		window_destroy_finish(memory, window->index);
+		return;
+	}
+	region_deregister_finish(memory, window->index);
+	region_destroy(memory, window->index);
 }
 
 /* Between the turns of all workers, so their grace is at hand. */
@@ -33,7 +64,7 @@ void window_destroy_all(struct end *end)
 	for (uint32_t i = 0; i <= SIM_WINDOWS; i++) {
 		uint64_t grace;
 
-		if (window_destroy(memory, end->window[i].index, &grace))
+		if (destroy_one(memory, &end->window[i], &grace))
 			sim_fail(end->pair->world, "window %u cannot be destroyed",
 				 end->window[i].index);
 		for (unsigned int k = 0; k < end->host->workers; k++) {
@@ -42,7 +73,7 @@ void window_destroy_all(struct end *end)
 		}
 		if (!memory_grace_done(memory, grace))
 			sim_fail(end->pair->world, "the grace period of a window does not end");
-		window_destroy_finish(memory, end->window[i].index);
+		finish_one(memory, &end->window[i]);
 		free(end->window[i].seen);
 	}
 }
@@ -205,7 +236,8 @@ void window_invalidated(struct sim_window *window)
 {
 	struct host *host = window->owner->host;
 
-	host->dead[host->deads++ % SIM_DEAD] = window->token;
+	if (!window->fast)
+		host->dead[host->deads++ % SIM_DEAD] = window->token;
 	window->state = WINDOW_FREE;
 	if (window->strip)
 		begin_watch(window);
@@ -222,7 +254,8 @@ void window_completed(struct end *end, struct op *op, bool success)
 	} else if (op->kind == KIND_BIND) {
 		/* It has not happened: the token is as good as before. */
 		window->state = WINDOW_FREE;
-		token_list_add(&end->host->stock, window->token);
+		if (!window->fast)
+			token_list_add(&end->host->stock, window->token);
 	} else if (success) {
 		window_check_grace(end, window, window->asked, window->asked_generation);
 		window_invalidated(window);
@@ -264,7 +297,7 @@ static void choose_range(struct end *end, struct sim_window *window)
 	struct rng *rng = &end->pair->world->traffic;
 	uint32_t target;
 
-	window->tied = rng_percent(rng, 50);
+	window->tied = !window->fast && rng_percent(rng, 50);
 	window->lent = NULL;
 	if (window->strip) {
 		window->rights = RIGHT_REMOTE_READ | RIGHT_REMOTE_WRITE;
@@ -280,6 +313,19 @@ static void choose_range(struct end *end, struct sim_window *window)
 	window->offset = target + rng_below(rng, AREA_TARGET - window->length + 1);
 }
 
+/* Of a fast-register region. Where the first byte lies is said twice: for peers, and in the memfd.
+ */
+static void register_instead(const struct end *end, struct op *op, const struct sim_window *window)
+{
+	op->sqe.opcode = SHM_WR_FAST_REGISTER;
+	op->sqe.mr = window->index;
+	op->sqe.mw = 0;
+	op->sqe.compare = end->host->segment;
+	op->sqe.swap = window->offset;
+	if (window->rights & (RIGHT_REMOTE_WRITE | RIGHT_REMOTE_ATOMIC))
+		op->sqe.flags |= SHM_FLAG_ALLOW_LOCAL_WRITE;
+}
+
 struct op *window_bind_op(struct end *end, struct sim_window *window)
 {
 	struct rng *rng = &end->pair->world->traffic;
@@ -288,7 +334,8 @@ struct op *window_bind_op(struct end *end, struct sim_window *window)
 	if (op == NULL)
 		abort();
 	choose_range(end, window);
-	window->token = host_take_token(end->host);
+	if (!window->fast)
+		window->token = host_take_token(end->host);
 	window->state = WINDOW_BINDING;
 	window->watched = false;
 	op->kind = KIND_BIND;
@@ -304,6 +351,8 @@ struct op *window_bind_op(struct end *end, struct sim_window *window)
 		.mr = end->host->region,
 		.mw = window->index,
 	};
+	if (window->fast)
+		register_instead(end, op, window);
 	return op;
 }
 
@@ -323,7 +372,8 @@ static struct op *invalidate_op(struct end *end, struct sim_window *window)
 		.opcode = SHM_WR_INVALIDATE,
 		.flags = op->silent ? SHM_FLAG_SILENT_SUCCESS : 0,
 		.token = window->token,
-		.mw = window->index,
+		.mr = window->fast ? window->index : 0,
+		.mw = window->fast ? 0 : window->index,
 	};
 	return op;
 }
