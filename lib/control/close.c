@@ -112,6 +112,8 @@ void close_continue(struct control *control, struct object *object)
 			close_done(control, object);
 		break;
 	case OBJECT_TYPE_CQ:
+		if (control->object_local[object_index(control, object)].to_switch)
+			break; /* goes on when the workers have answered */
 		cq_let_go(control, object);
 		close_done(control, object);
 		break;

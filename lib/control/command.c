@@ -49,6 +49,20 @@ void command_send(struct control *control, unsigned int worker, uint32_t type, u
 	command_pass(control, worker, &command);
 }
 
+void command_resize_cq(struct control *control, struct object *cq, uint32_t depth,
+		       struct shm_cq *memory)
+{
+	const uint64_t cookie = (uint64_t)COMMAND_CQ_RESIZED << 32 | object_handle(control, cq);
+	const struct worker_command command = { .type = WORKER_RESIZE_CQ,
+						.object = cq->index,
+						.cookie = cookie,
+						.to = depth,
+						.cq = memory };
+
+	for (uint32_t w = 0; w < net_get_config(control->net)->workers; w++)
+		command_pass(control, w, &command);
+}
+
 void command_retry(struct control *control)
 {
 	for (unsigned int worker = 0; worker < NET_MAX_WORKERS; worker++) {
@@ -103,6 +117,7 @@ static void object_command_done(struct control *control, struct object *object,
 	switch (purpose) {
 	case COMMAND_QP_CONNECTED: connection_prepared(control, object, status); break;
 	case COMMAND_QP_READY: qp_ready(control, object, status); break;
+	case COMMAND_CQ_RESIZED: cq_resized(control, object); break;
 	case COMMAND_QP_FLUSHED: reply_pending(control, object, NT_SUCCESS_STATUS); break;
 	case COMMAND_QP_DETACHED:
 		object->ending = QP_DETACHED;

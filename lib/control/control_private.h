@@ -35,6 +35,10 @@ struct object_local {
 	/* What holds a local address. */
 	uint32_t endpoint_space; /* enum cm_port_space; 0: holds none */
 	uint32_t endpoint_next;  /* in its bucket */
+	/* CQ that is resized: its new segment, and workers that use the old one yet. */
+	void *next_segment;
+	uint64_t next_size;
+	uint32_t to_switch;
 };
 
 struct waiting_request; /* wait.c */
@@ -186,6 +190,8 @@ int32_t request_create_cq(struct control *, uint32_t, const struct shm_request *
 			  struct shm_reply *);
 int32_t request_create_qp(struct control *, uint32_t, const struct shm_request *,
 			  struct shm_reply *);
+int32_t request_resize_cq(struct control *, uint32_t, const struct shm_request *,
+			  struct shm_reply *);
 int32_t request_create_srq(struct control *, uint32_t, const struct shm_request *,
 			   struct shm_reply *);
 int32_t request_modify_srq(struct control *, uint32_t, const struct shm_request *,
@@ -233,6 +239,8 @@ void close_graces(struct control *control);
 void grace_wait(struct control *control, struct object *object, uint64_t grace);
 void qp_let_go(struct control *control, struct object *object); /* memory and tables of a QP */
 void cq_let_go(struct control *control, struct object *object);
+/* One more worker uses the new segment. */
+void cq_resized(struct control *control, struct object *object);
 void srq_let_go(struct control *control, struct object *object);
 void ah_let_go(struct control *control, struct object *object);
 /* The worker has told all that was in hand of a queue pair whose close waits for that. */
@@ -263,13 +271,16 @@ enum command_purpose {
 	COMMAND_QP_CONNECTED, /* of a connector */
 	COMMAND_QP_FLUSHED,   /* of a connector whose disconnect waits */
 	COMMAND_QP_DETACHED,
-	COMMAND_QP_READY, /* CONNECT_QP */
+	COMMAND_QP_READY,   /* CONNECT_QP */
+	COMMAND_CQ_RESIZED, /* in one worker */
 	COMMAND_SESSION_ADDED,
 	COMMAND_SESSION_REMOVED,
 };
 void command_send(struct control *control, unsigned int worker, uint32_t type, uint32_t index,
 		  enum command_purpose purpose, uint32_t object,
 		  const struct qp_connection *connection);
+void command_resize_cq(struct control *control, struct object *cq, uint32_t depth,
+		       struct shm_cq *memory);
 void command_retry(struct control *control);
 void command_done(void *context, unsigned int worker, uint64_t cookie, int status);
 void command_moved(void *context, const struct worker_command *command);

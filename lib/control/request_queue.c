@@ -107,6 +107,66 @@ free_object:
 	return NT_INSUFFICIENT_RESOURCES;
 }
 
+/*
+ * The new segment goes to the client at once, the reply when the last worker uses it: then nothing
+ * is written to the old one any more, and what is in there is the client's to drain.
+ */
+int32_t request_resize_cq(struct control *control, uint32_t session,
+			  const struct shm_request *request, struct shm_reply *reply)
+{
+	struct object *cq = object_find(control, session, request->resize.object, OBJECT_TYPE_CQ);
+	const uint32_t workers = net_get_config(control->net)->workers;
+	const uint32_t depth = request->resize.depth;
+	struct shm_segment_message message = { .type = SHM_MSG_OBJECT_SEGMENT,
+					       .handle = request->resize.object,
+					       .cookie = request->id,
+					       .size = cq_memory_size(depth, workers) };
+	struct object_local *local;
+	void *memory;
+	int error;
+	int fd;
+
+	if (!cq)
+		return NT_INVALID_HANDLE;
+	if (depth == 0 || depth > control->session[session].memory->limits.max_cq_depth)
+		return NT_INVALID_PARAMETER;
+	local = &control->object_local[object_index(control, cq)];
+	if (local->to_switch)
+		return NT_DEVICE_BUSY;
+	memory = queue_segment_create(message.size, &fd);
+	if (!memory)
+		return NT_INSUFFICIENT_RESOURCES;
+	cq_prepare(control->shared, cq->index, depth, memory, message.size);
+	error = shm_socket_send(control->session[session].socket, &message, sizeof(message), &fd,
+				1);
+	close(fd);
+	if (error) {
+		shm_segment_unmap(memory, message.size);
+		return NT_INSUFFICIENT_RESOURCES;
+	}
+	local->next_segment = memory;
+	local->next_size = message.size;
+	local->to_switch = workers;
+	cq->pending_op = request->op;
+	cq->pending_id = request->id;
+	command_resize_cq(control, cq, depth, memory);
+	return NT_PENDING;
+}
+
+void cq_resized(struct control *control, struct object *cq)
+{
+	struct object_local *local = &control->object_local[object_index(control, cq)];
+
+	if (--local->to_switch)
+		return;
+	shm_segment_unmap(local->segment, cq->memory_size);
+	local->segment = local->next_segment;
+	cq->memory_size = local->next_size;
+	reply_pending(control, cq, NT_SUCCESS_STATUS);
+	if (cq->close_id && session_is_open(control, cq->session))
+		close_continue(control, cq);
+}
+
 void cq_let_go(struct control *control, struct object *object)
 {
 	uint32_t index = object_index(control, object);

@@ -133,7 +133,7 @@ static const request_handler handlers[SHM_OP_MAX] = {
 	[SHM_OP_REGISTER_MR] = request_register_mr,
 	[SHM_OP_DEREGISTER_MR] = request_deregister_mr,
 	[SHM_OP_INIT_FRMR] = request_init_frmr,
-	[SHM_OP_RESIZE_CQ] = request_unsupported,
+	[SHM_OP_RESIZE_CQ] = request_resize_cq,
 	[SHM_OP_MODIFY_SRQ] = request_modify_srq,
 	[SHM_OP_FLUSH_QP] = request_flush_qp,
 	[SHM_OP_LISTEN] = request_listen,
@@ -211,8 +211,8 @@ static void fill_limits(const struct control *control, struct shm_limits *limits
 		.large_request_threshold = 65536,
 		.max_caller_data = 56,
 		.max_callee_data = 148,
-		.adapter_flags =
-			0x1 | 0x2 | 0x8, /* in-order, no read sink needed, several engines */
+		.adapter_flags = 0x1 | 0x2 | 0x8 | 0x100, /* in-order, no read sink needed, several
+							     engines, CQs can be resized */
 	};
 }
 

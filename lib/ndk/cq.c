@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Completion queues: one ring per worker merged into one, arms, notifications. */
+/* Completion queues: creation, arms, notifications, resizing. */
+#include <string.h>
+
 #include "ndk/queue.h"
 #include "shm/segment.h"
 
@@ -20,27 +22,38 @@ static void cq_destroy(struct object *object)
 	if (*slot == cq)
 		*slot = NULL;
 	shm_segment_unmap(cq->memory, cq->size);
+	shm_segment_unmap(cq->old_memory, cq->old_size);
+	shm_segment_unmap(cq->next_memory, cq->next_size);
 }
 
-static bool rings_open(struct cq *cq)
+/* The rings must lie within it. */
+static bool memory_fits(const struct shm_cq *memory, uint64_t size)
 {
-	struct shm_cq *memory = cq->memory;
-
-	if (cq->size < sizeof(*memory) || memory->magic != SHM_MAGIC_CQ ||
+	if (size < sizeof(*memory) || memory->magic != SHM_MAGIC_CQ ||
 	    memory->layout_version != SHM_LAYOUT_VERSION || memory->rings > SHM_MAX_WORKERS ||
 	    memory->slots == 0 || (memory->slots & (memory->slots - 1)))
 		return false;
-	cq->rings = memory->rings;
-	cq->slots = memory->slots;
-	for (uint32_t r = 0; r < cq->rings; r++) {
-		uint64_t bytes = (uint64_t)cq->slots * sizeof(struct shm_cqe);
-
-		if (memory->ring[r].offset + bytes > cq->size)
+	for (uint32_t r = 0; r < memory->rings; r++)
+		if (memory->ring[r].offset + (uint64_t)memory->slots * sizeof(struct shm_cqe) >
+		    size)
 			return false;
-		cq->entry[r] = (const struct shm_cqe *)((uint8_t *)memory + memory->ring[r].offset);
-		cq->head[r] = cq->seen[r] = memory->ring[r].cursor.head;
-	}
 	return true;
+}
+
+/* At ring[0] and behind. */
+static void rings_open(struct cq *cq, struct shm_cq *memory)
+{
+	for (uint32_t r = 0; r < memory->rings; r++) {
+		const uint64_t offset = memory->ring[r].offset;
+
+		cq->ring[r] = (struct cq_ring){
+			.entry = (const struct shm_cqe *)((uint8_t *)memory + offset),
+			.cursor = &memory->ring[r].cursor,
+			.mask = memory->slots - 1,
+			.head = memory->ring[r].cursor.head,
+			.seen = memory->ring[r].cursor.head,
+		};
+	}
 }
 
 static NTSTATUS cq_created(struct object *object, struct request *request,
@@ -58,8 +71,10 @@ static NTSTATUS cq_created(struct object *object, struct request *request,
 	cq->size = request->size;
 	cq->notify = created->doorbell;
 	cq->notify_call.run = notify_run;
-	if (!rings_open(cq))
+	if (!memory_fits(cq->memory, cq->size))
 		return STATUS_INTERNAL_ERROR;
+	rings_open(cq, cq->memory);
+	cq->rings = cq->all_rings = cq->memory->rings;
 	adapter->cq_by_notify[cq->notify] = cq;
 	if (adapter->notify_words <= cq->notify / 64)
 		adapter->notify_words = cq->notify / 64 + 1;
@@ -87,173 +102,6 @@ NTSTATUS cq_create(NDK_ADAPTER *ndk, ULONG depth, NDK_FN_CQ_NOTIFICATION_CALLBAC
 	return object_create(object, &message, cq_created, completion, context);
 }
 
-/* --- results -------------------------------------------------------------------------------- */
-
-static bool has_output(uint32_t type)
-{
-	return type == NdkOperationTypeReceiveAndInvalidate ||
-	       type == OrielOperationTypeReceiveImmediate ||
-	       type == OrielOperationTypeReceiveWriteImmediate;
-}
-
-/* The library learns here what happened to windows, and that a peer is there. */
-static void inspect(struct adapter *adapter, const struct shm_cqe *cqe)
-{
-	if ((cqe->status && (cqe->type & (NdkOperationTypeBind | NdkOperationTypeFastRegister))) ||
-	    cqe->type == NdkOperationTypeInvalidate ||
-	    cqe->type == NdkOperationTypeReceiveAndInvalidate)
-		window_completed(adapter, cqe);
-	if (cqe->status == STATUS_SUCCESS && (cqe->type & NdkOperationTypeReceive) &&
-	    __atomic_load_n(&adapter->accepting, __ATOMIC_RELAXED))
-		qp_arrived(adapter, cqe->qpn);
-}
-
-static void fill_result(NDK_RESULT *result, const struct shm_cqe *cqe)
-{
-	result->Status = cqe->status;
-	result->BytesTransferred = cqe->bytes;
-	result->QPContext = (PVOID)(uintptr_t)cqe->qp_context;
-	result->RequestContext = (PVOID)(uintptr_t)cqe->request_context;
-}
-
-static void fill_result_ex(NDK_RESULT_EX *result, const struct shm_cqe *cqe)
-{
-	result->Status = cqe->status;
-	result->BytesTransferred = cqe->bytes;
-	result->QPContext = (PVOID)(uintptr_t)cqe->qp_context;
-	result->RequestContext = (PVOID)(uintptr_t)cqe->request_context;
-	result->Type = (NDK_OPERATION_TYPE)cqe->type;
-	result->ProviderErrorCode = cqe->provider_error;
-	result->TypeSpecificCompletionOutput = has_output(cqe->type) ? cqe->output : 0;
-}
-
-static void fill_oriel_result(ORIEL_RESULT *result, const struct shm_cqe *cqe)
-{
-	const bool immediate = cqe->type == OrielOperationTypeReceiveImmediate ||
-			       cqe->type == OrielOperationTypeReceiveWriteImmediate;
-
-	*result = (ORIEL_RESULT){ .QpNumber = cqe->qpn };
-	fill_result_ex(&result->Ndk, cqe);
-	if (immediate && cqe->status == STATUS_SUCCESS) {
-		result->Flags |= ORIEL_RESULT_IMMEDIATE;
-		result->Immediate = cqe->output;
-	}
-	if (cqe->flags & SHM_CQE_GRH) {
-		result->Flags |= ORIEL_RESULT_GRH;
-		result->SourceQpNumber = cqe->source_qpn;
-	}
-}
-
-/* --- queue pairs that move ------------------------------------------------------------------ */
-
-/* Whether another ring holds an entry of the queue pair that was written before this one. */
-static bool older_elsewhere(const struct cq *cq, uint32_t r, const struct shm_cqe *cqe)
-{
-	for (uint32_t other = 0; other < cq->rings; other++) {
-		uint32_t tail = shm_load_acquire(&cq->memory->ring[other].cursor.tail);
-
-		for (uint32_t i = cq->head[other]; other != r && i != tail; i++) {
-			const struct shm_cqe *entry = &cq->entry[other][i & (cq->slots - 1)];
-
-			if (entry->qpn == cqe->qpn && (int32_t)(cqe->epoch - entry->epoch) > 0)
-				return true;
-		}
-	}
-	return false;
-}
-
-/*
- * A queue pair lives on one worker at a time, so its entries keep their order in that worker's
- * ring; after a move the old ring's come first. They were published before the new worker
- * wrote the first of its own, so whoever sees that one sees them, and a search that finds none
- * is good for all entries of this epoch.
- *
- * Rings cannot block each other: an entry only waits for one that was written before it, which
- * lies at its ring's head or behind a still older one. Of all heads the oldest waits for nobody, so
- * a round over the rings always takes something if there is something.
- */
-static bool may_take(struct cq *cq, uint32_t r, const struct shm_cqe *cqe)
-{
-	struct moved *known = &cq->known[cqe->qpn % KNOWN_MOVED];
-
-	if (cqe->epoch == 0 || (known->qpn == cqe->qpn && known->epoch == cqe->epoch))
-		return true;
-	if (older_elsewhere(cq, r, cqe))
-		return false;
-	*known = (struct moved){ .qpn = cqe->qpn, .epoch = cqe->epoch };
-	return true;
-}
-
-/* Where entries go, in one of three forms; the others are NULL. */
-struct results {
-	NDK_RESULT *plain;
-	NDK_RESULT_EX *ex;
-	ORIEL_RESULT *oriel;
-	ULONG count;
-	ULONG room;
-};
-
-static void put_result(struct results *results, const struct shm_cqe *cqe)
-{
-	ULONG at = results->count++;
-
-	if (results->plain)
-		fill_result(&results->plain[at], cqe);
-	else if (results->ex)
-		fill_result_ex(&results->ex[at], cqe);
-	else
-		fill_oriel_result(&results->oriel[at], cqe);
-}
-
-static void take_from_ring(struct cq *cq, uint32_t r, struct results *results)
-{
-	struct shm_ring_cursor *cursor = &cq->memory->ring[r].cursor;
-	uint32_t used = shm_ring_used(cursor, cq->head[r]);
-	ULONG room = results->room - results->count;
-	ULONG taken = 0;
-
-	for (; taken < used && taken < room; taken++) {
-		const struct shm_cqe *cqe = &cq->entry[r][cq->head[r] & (cq->slots - 1)];
-
-		if (!may_take(cq, r, cqe))
-			break;
-		cq->head[r]++;
-		put_result(results, cqe);
-		inspect(cq->object.adapter, cqe);
-	}
-	if (taken)
-		shm_store_release(&cursor->head, cq->head[r]);
-}
-
-static ULONG take_results(struct cq *cq, struct results *results)
-{
-	spin_lock(&cq->lock);
-	for (uint32_t i = 0; i < cq->rings && results->count < results->room; i++) {
-		uint32_t r = cq->next_ring;
-
-		take_from_ring(cq, r, results);
-		/* The next call begins with the next ring, so that none is starved. */
-		cq->next_ring = r + 1 < cq->rings ? r + 1 : 0;
-	}
-	spin_unlock(&cq->lock);
-	return results->count;
-}
-
-static ULONG cq_results(NDK_CQ *ndk, NDK_RESULT results[], ULONG room)
-{
-	return take_results(cq_of(ndk), &(struct results){ .plain = results, .room = room });
-}
-
-static ULONG cq_results_ex(NDK_CQ *ndk, NDK_RESULT_EX results[], ULONG room)
-{
-	return take_results(cq_of(ndk), &(struct results){ .ex = results, .room = room });
-}
-
-ULONG OrielGetCqResults(NDK_CQ *pNdkCq, ORIEL_RESULT Results[], ULONG nResults)
-{
-	return take_results(cq_of(pNdkCq), &(struct results){ .oriel = Results, .room = nResults });
-}
-
 /* --- arms ---------------------------------------------------------------------------- */
 
 static uint32_t arm_of_type(uint32_t type)
@@ -266,17 +114,17 @@ static uint32_t arm_of_type(uint32_t type)
 	}
 }
 
-static bool ring_has_news(const struct cq *cq, uint32_t r, uint32_t arm)
+static bool ring_has_news(const struct cq_ring *ring, uint32_t arm)
 {
-	uint32_t tail = shm_load_acquire(&cq->memory->ring[r].cursor.tail);
-	uint32_t from = cq->head[r];
+	uint32_t tail = shm_load_acquire(&ring->cursor->tail);
+	uint32_t from = ring->head;
 
-	if ((int32_t)(cq->seen[r] - from) > 0)
-		from = cq->seen[r];
+	if ((int32_t)(ring->seen - from) > 0)
+		from = ring->seen;
 	if (arm == SHM_ARM_ANY)
 		return from != tail;
 	for (; arm == SHM_ARM_SOLICITED && from != tail; from++) {
-		const struct shm_cqe *cqe = &cq->entry[r][from & (cq->slots - 1)];
+		const struct shm_cqe *cqe = &ring->entry[from & ring->mask];
 
 		if (cqe->status || cqe->solicited)
 			return true;
@@ -289,8 +137,8 @@ static bool has_news(const struct cq *cq, uint32_t arm)
 {
 	if (shm_load_acquire(&cq->memory->error) && !cq->error_told)
 		return true;
-	for (uint32_t r = 0; r < cq->rings; r++)
-		if (ring_has_news(cq, r, arm))
+	for (uint32_t r = 0; r < cq->all_rings; r++)
+		if (ring_has_news(&cq->ring[r], arm))
 			return true;
 	return false;
 }
@@ -306,28 +154,38 @@ static uint32_t merge_arm(struct cq *cq, uint32_t arm)
 	return old < arm ? arm : old;
 }
 
-static void cq_arm(NDK_CQ *ndk, ULONG type)
+/* cq.lock is held. Whether a callback is due at once. */
+static bool arm(struct cq *cq, uint32_t type)
 {
-	struct cq *cq = cq_of(ndk);
-	struct adapter *adapter = cq->object.adapter;
-	uint32_t arm = arm_of_type(type);
-	bool due;
-
-	if (arm == SHM_ARM_NONE)
-		return;
-	spin_lock(&cq->lock);
-	arm = merge_arm(cq, arm);
+	type = merge_arm(cq, type);
 	/* The worker stores an entry, then looks for an arm; here it is the other way round. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	due = has_news(cq, arm) &&
-	      __atomic_exchange_n(&cq->memory->arm, SHM_ARM_NONE, __ATOMIC_SEQ_CST) != SHM_ARM_NONE;
-	spin_unlock(&cq->lock);
-	if (!due)
-		return;
+	return has_news(cq, type) && __atomic_exchange_n(&cq->memory->arm, SHM_ARM_NONE,
+							 __ATOMIC_SEQ_CST) != SHM_ARM_NONE;
+}
+
+static void notify(struct cq *cq)
+{
+	struct adapter *adapter = cq->object.adapter;
+
 	pthread_mutex_lock(&adapter->lock);
 	if (!cq->object.closing && !moderation_holds(adapter, cq))
 		call_queue(adapter, &cq->notify_call);
 	pthread_mutex_unlock(&adapter->lock);
+}
+
+static void cq_arm(NDK_CQ *ndk, ULONG type)
+{
+	struct cq *cq = cq_of(ndk);
+	bool due;
+
+	if (arm_of_type(type) == SHM_ARM_NONE)
+		return;
+	spin_lock(&cq->lock);
+	due = arm(cq, arm_of_type(type));
+	spin_unlock(&cq->lock);
+	if (due)
+		notify(cq);
 }
 
 void cq_notified(struct adapter *adapter, uint32_t notify)
@@ -349,8 +207,8 @@ static bool notification_begin(struct cq *cq, NTSTATUS *status)
 		tell = !cq->error_told;
 		cq->error_told = true;
 	}
-	for (uint32_t r = 0; r < cq->rings; r++)
-		cq->seen[r] = shm_load_acquire(&cq->memory->ring[r].cursor.tail);
+	for (uint32_t r = 0; r < cq->all_rings; r++)
+		cq->ring[r].seen = shm_load_acquire(&cq->ring[r].cursor->tail);
 	spin_unlock(&cq->lock);
 	return tell;
 }
@@ -369,10 +227,112 @@ static void notify_run(struct call *call)
 		cq->notification(cq->notification_context, status);
 }
 
+/* --- resizing --------------------------------------------------------------------------- */
+
+/* Both locks are held. The rings in use become the old ones. */
+static void change_memory(struct cq *cq)
+{
+	memcpy(&cq->ring[cq->rings], cq->ring, cq->rings * sizeof(cq->ring[0]));
+	rings_open(cq, cq->next_memory);
+	cq->all_rings = 2 * cq->rings;
+	shm_segment_unmap(cq->old_memory, cq->old_size);
+	cq->old_memory = cq->memory;
+	cq->old_size = cq->size;
+	cq->memory = cq->next_memory;
+	cq->size = cq->next_size;
+	cq->next_memory = NULL;
+}
+
+/*
+ * All workers write to the new memory by now and look for arms there. What they wrote before the
+ * consumer's arm is in there too is found by looking, as for any arm.
+ */
+static void resize_run(struct call *call)
+{
+	struct cq *cq = container_of(call, struct cq, resize_call);
+	struct adapter *adapter = cq->object.adapter;
+	uint32_t old_arm;
+	bool due;
+
+	spin_lock(&cq->lock);
+	pthread_mutex_lock(&adapter->lock);
+	change_memory(cq);
+	pthread_mutex_unlock(&adapter->lock);
+	if (shm_load_acquire(&cq->old_memory->error))
+		cq->memory->error = cq->old_memory->error;
+	old_arm = __atomic_exchange_n(&cq->old_memory->arm, SHM_ARM_NONE, __ATOMIC_SEQ_CST);
+	due = old_arm != SHM_ARM_NONE && arm(cq, old_arm);
+	spin_unlock(&cq->lock);
+	if (due)
+		notify(cq);
+}
+
+/* adapter.lock is held. The rest must wait for cq.lock, in front of which it may not be taken. */
+static void resize_finish(struct request *request, const struct shm_reply *reply)
+{
+	struct cq *cq = container_of(request->object, struct cq, object);
+	struct adapter *adapter = cq->object.adapter;
+	void *address = NULL;
+
+	if (!NT_SUCCESS(request->status)) {
+		__atomic_store_n(&cq->resizing, false, __ATOMIC_RELEASE);
+		return;
+	}
+	if (!request_take_segment(adapter, request, reply->id) ||
+	    shm_segment_map(request->fd, request->size, true, &address) ||
+	    !memory_fits(address, request->size) ||
+	    ((struct shm_cq *)address)->rings != cq->rings) {
+		/* What completes from now on cannot be seen. */
+		shm_segment_unmap(address, request->size);
+		__atomic_store_n(&cq->memory->error, (uint32_t)STATUS_INTERNAL_ERROR,
+				 __ATOMIC_RELEASE);
+		request->status = STATUS_INTERNAL_ERROR;
+		call_queue(adapter, &cq->notify_call);
+		return;
+	}
+	cq->next_memory = address;
+	cq->next_size = request->size;
+	cq->resize_call.run = resize_run;
+	call_queue(adapter, &cq->resize_call);
+}
+
+static bool resize_begin(struct cq *cq)
+{
+	bool free;
+
+	spin_lock(&cq->lock);
+	cq_forget_old_rings(cq);
+	free = !cq->resizing;
+	cq->resizing = true;
+	spin_unlock(&cq->lock);
+	return free;
+}
+
+NTSTATUS cq_resize(NDK_CQ *ndk, ULONG depth, NDK_FN_REQUEST_COMPLETION completion, PVOID context)
+{
+	struct cq *cq = cq_of(ndk);
+	struct adapter *adapter = cq->object.adapter;
+	struct shm_request message = { .op = SHM_OP_RESIZE_CQ,
+				       .resize = { .object = cq->object.handle, .depth = depth } };
+	struct request *request;
+	NTSTATUS status;
+
+	if (depth == 0 || depth > adapter->session->limits.max_cq_depth)
+		return STATUS_INVALID_PARAMETER;
+	if (!resize_begin(cq))
+		return STATUS_DEVICE_BUSY;
+	request = request_create(REQUEST_ASYNC, &cq->object, resize_finish);
+	status = request ? request_send_async(adapter, request, &message, completion, context)
+			 : STATUS_INSUFFICIENT_RESOURCES;
+	if (status != STATUS_PENDING)
+		__atomic_store_n(&cq->resizing, false, __ATOMIC_RELEASE);
+	return status;
+}
+
 const NDK_CQ_DISPATCH cq_dispatch = {
 	.NdkCloseCq = object_close,
 	.NdkQueryExtension = query_extension,
-	.NdkResizeCq = unsupported_resize_cq,
+	.NdkResizeCq = cq_resize,
 	.NdkArmCq = cq_arm,
 	.NdkGetCqResults = cq_results,
 	.NdkControlCqInterruptModeration = cq_moderate,

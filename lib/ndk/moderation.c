@@ -27,18 +27,24 @@ static bool is_moderated(const struct cq *cq)
 	return cq->interval != 0 && cq->count > 1;
 }
 
-static bool enough_entries(const struct cq *cq)
+static uint32_t entries_in(const struct shm_cq *memory)
 {
 	uint32_t entries = 0;
 
-	if (cq->count == UNLIMITED || cq->count > cq->memory->depth)
-		return false;
-	for (uint32_t r = 0; r < cq->rings; r++) {
-		const struct shm_ring_cursor *cursor = &cq->memory->ring[r].cursor;
+	for (uint32_t r = 0; r < memory->rings; r++) {
+		const struct shm_ring_cursor *cursor = &memory->ring[r].cursor;
 
 		entries += shm_load_acquire(&cursor->tail) - shm_load_acquire(&cursor->head);
 	}
-	return entries >= cq->count;
+	return entries;
+}
+
+static bool enough_entries(const struct cq *cq)
+{
+	if (cq->count == UNLIMITED || cq->count > cq->memory->depth)
+		return false;
+	return entries_in(cq->memory) + (cq->old_memory ? entries_in(cq->old_memory) : 0) >=
+	       cq->count;
 }
 
 /* --- queues that are held back: adapter.lock is held ---------------------------------------- */
@@ -181,10 +187,10 @@ NTSTATUS cq_moderate(NDK_CQ *ndk, ULONG interval, ULONG count)
 	struct adapter *adapter = cq->object.adapter;
 	NTSTATUS status = STATUS_SUCCESS;
 
-	if (interval == UNLIMITED && (count == UNLIMITED || count > cq->memory->depth))
-		return STATUS_INVALID_PARAMETER_MIX;
 	pthread_mutex_lock(&adapter->lock);
-	if (timer_open(adapter)) {
+	if (interval == UNLIMITED && (count == UNLIMITED || count > cq->memory->depth)) {
+		status = STATUS_INVALID_PARAMETER_MIX;
+	} else if (timer_open(adapter)) {
 		cq->interval = interval;
 		cq->count = count;
 		if (cq->held) {

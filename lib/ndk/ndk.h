@@ -511,6 +511,11 @@ typedef NTSTATUS (*NDK_FN_CREATE_QP_WITH_SRQ)(NDK_PD *pNdkPd, NDK_CQ *pReceiveCq
 					      PVOID RequestContext, NDK_QP **ppNdkQp);
 typedef void (*NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN)(NDK_PD *pNdkPd, UINT32 *pToken);
 
+/*
+ * Larger or smaller, under traffic; entries that are there are kept, whatever the new depth.
+ * STATUS_INVALID_PARAMETER: depth 0 or above MaxCqDepth; STATUS_DEVICE_BUSY: another resize is
+ * under way, or what was in the CQ before the last one has not been taken yet.
+ */
 typedef NTSTATUS (*NDK_FN_RESIZE_CQ)(NDK_CQ *pNdkCq, ULONG CqDepth,
 				     NDK_FN_REQUEST_COMPLETION RequestCompletion,
 				     PVOID RequestContext);

@@ -394,10 +394,8 @@ NTSTATUS address_pair(const struct sockaddr *local, const struct sockaddr *remot
 /* The common end of the three NdkGet...Address functions. */
 NTSTATUS address_give(const struct shm_address *address, struct sockaddr *to, ULONG *length);
 
-/* --- what is not there --------------------------------------------------------------- */
+/* --- dispatch tables ----------------------------------------------------------------- */
 
-NTSTATUS unsupported_resize_cq(NDK_CQ *cq, ULONG depth, NDK_FN_REQUEST_COMPLETION completion,
-			       PVOID context);
 extern const NDK_ADAPTER_DISPATCH adapter_dispatch;
 extern const NDK_PD_DISPATCH pd_dispatch;
 extern const NDK_CQ_DISPATCH cq_dispatch;

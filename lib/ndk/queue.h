@@ -14,15 +14,32 @@ struct moved {
 };
 #define KNOWN_MOVED 64u /* a power of two; forgetting one costs a search, no more */
 
+/* One worker's ring of a CQ. */
+struct cq_ring {
+	const struct shm_cqe *entry;
+	struct shm_ring_cursor *cursor;
+	uint32_t mask;
+	uint32_t head;
+	uint32_t seen; /* tail when the last callback began */
+};
+
 struct cq {
 	NDK_CQ ndk;
 	struct object object;
 	NDK_FN_CQ_NOTIFICATION_CALLBACK notification;
 	void *notification_context;
-	struct shm_cq *memory;
+	struct shm_cq *memory; /* changed under lock and adapter.lock */
 	uint64_t size;
 	uint32_t notify;
 	struct call notify_call;
+	/*
+	 * After a resize the rings of the memory before it stand behind the new ones until they are
+	 * empty; it stays mapped until the next resize or the end. Both under adapter.lock.
+	 */
+	struct shm_cq *old_memory, *next_memory;
+	uint64_t old_size, next_size;
+	struct call resize_call;
+	bool resizing; /* under lock: from NdkResizeCq until the old rings are empty */
 	/* Interrupt moderation, under adapter.lock. */
 	uint32_t interval; /* us; UINT32_MAX: no limit */
 	uint32_t count;    /* entries */
@@ -31,13 +48,11 @@ struct cq {
 	struct cq *next_held;
 
 	alignas(SHM_CACHE_LINE) struct spin lock;
-	uint32_t rings;
-	uint32_t slots;
+	uint32_t rings;     /* of one memory: workers */
+	uint32_t all_rings; /* that may hold entries: twice as many while there are old ones */
 	uint32_t next_ring;
 	bool error_told; /* the callback has spoken of the failure: it is the last */
-	const struct shm_cqe *entry[SHM_MAX_WORKERS];
-	uint32_t head[SHM_MAX_WORKERS];
-	uint32_t seen[SHM_MAX_WORKERS]; /* tails when the last callback began */
+	struct cq_ring ring[2 * SHM_MAX_WORKERS];
 	struct moved known[KNOWN_MOVED];
 };
 
@@ -159,6 +174,10 @@ void moderation_release(struct adapter *adapter, struct cq *cq);
 bool moderation_due(const struct adapter *adapter);
 void moderation_run(struct adapter *adapter);
 void moderation_drain(const struct adapter *adapter);
+NTSTATUS cq_resize(NDK_CQ *ndk, ULONG depth, NDK_FN_REQUEST_COMPLETION completion, PVOID context);
+void cq_forget_old_rings(struct cq *cq); /* lock is held; if they are empty */
+ULONG cq_results(NDK_CQ *ndk, NDK_RESULT results[], ULONG room);
+ULONG cq_results_ex(NDK_CQ *ndk, NDK_RESULT_EX results[], ULONG room);
 /* adapter.lock is held: a worker took the arm of this CQ. */
 void cq_notified(struct adapter *adapter, uint32_t notify);
 

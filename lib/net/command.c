@@ -167,6 +167,9 @@ static void run(struct worker *worker, const struct worker_command *command, uin
 		status = add_session(worker, command->object, command->session);
 		break;
 	case WORKER_REMOVE_SESSION: remove_session(worker, command->object); break;
+	case WORKER_RESIZE_CQ:
+		transport_resize_cq(transport, command->object, command->to, command->cq);
+		break;
 	case WORKER_MOVE: move_start(worker, command->object, command->to); return;
 	default: status = -EINVAL;
 	}

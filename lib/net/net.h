@@ -114,15 +114,17 @@ enum worker_command_type {
 	WORKER_DETACH,     /* transport_detach as soon as transport_may_detach */
 	WORKER_ADD_SESSION,
 	WORKER_REMOVE_SESSION,
-	WORKER_MOVE, /* to another worker; not answered, and nothing happens if it cannot */
+	WORKER_RESIZE_CQ, /* transport_resize_cq; object: CQ */
+	WORKER_MOVE,      /* to another worker; not answered, and nothing happens if it cannot */
 };
 
 struct worker_command {
 	uint32_t type;
-	uint32_t object; /* QP or session index */
-	uint64_t cookie; /* comes back in the answer */
-	uint32_t number; /* QPN: the index may be another's by now; 0: not looked at */
-	uint32_t to;     /* MOVE: worker */
+	uint32_t object;   /* QP or session index */
+	uint64_t cookie;   /* comes back in the answer */
+	uint32_t number;   /* QPN: the index may be another's by now; 0: not looked at */
+	uint32_t to;       /* MOVE: worker; RESIZE_CQ: depth */
+	struct shm_cq *cq; /* RESIZE_CQ: its new memory */
 	struct shm_session
 		*session; /* ADD_SESSION: where it lies; valid until REMOVE is answered */
 	struct qp_connection connection;

@@ -2,6 +2,11 @@
 /* Completion queues: entries, publication once per burst, arms, overrun. */
 #include "transport/private.h"
 
+static struct shm_cq *cq_memory(const struct transport *t, uint32_t cq)
+{
+	return t->shared->cq_local[cq].memory[t->worker];
+}
+
 static void mark_news(struct transport *t, uint32_t cq, uint8_t news)
 {
 	if (t->cq_news[cq] == 0)
@@ -19,9 +24,9 @@ static void cq_break(struct transport *t, uint32_t index)
 					 __ATOMIC_RELAXED))
 		return;
 	count_verdict(t, VERDICT(CQ_OVERRUN));
-	if (t->shared->cq_local[index].memory)
-		__atomic_store_n(&t->shared->cq_local[index].memory->error,
-				 (uint32_t)NT_BUFFER_OVERFLOW, __ATOMIC_RELEASE);
+	if (cq_memory(t, index))
+		__atomic_store_n(&cq_memory(t, index)->error, (uint32_t)NT_BUFFER_OVERFLOW,
+				 __ATOMIC_RELEASE);
 	mark_news(t, index, NEWS_ERROR);
 	event_send(t, TRANSPORT_CQ_ERROR, index, VERDICT(CQ_OVERRUN), SHM_ASYNC_CQ_ERROR);
 	for (uint32_t i = 1; i < t->shared->sizes.qps; i++) {
@@ -37,16 +42,16 @@ bool completion_room(struct transport *t, uint32_t index)
 {
 	struct cq *cq = &t->shared->cqs[index];
 	struct cq_side *side = &cq->side[t->worker];
-	struct shm_cq *memory = t->shared->cq_local[index].memory;
+	struct shm_cq *memory = cq_memory(t, index);
 
 	if (__atomic_load_n(&cq->state, __ATOMIC_RELAXED) != CQ_OPEN || memory == NULL)
 		return false;
-	if (likely(side->tail - side->head < cq->depth))
+	if (likely(side->tail - side->head < side->depth))
 		return true;
 	side->head = shm_load_acquire(&memory->ring[t->worker].cursor.head);
-	if (side->tail - side->head < cq->depth)
+	if (side->tail - side->head < side->depth)
 		return true;
-	if (side->tail - side->head > cq->slots)
+	if (side->tail - side->head > side->slots)
 		session_broken(t, cq->session, VERDICT(RING_NONSENSE));
 	cq_break(t, index);
 	return false;
@@ -107,7 +112,7 @@ static bool take_arm(struct shm_cq *memory, uint8_t news)
 static void satisfy_arm(struct transport *t, uint32_t index, uint8_t news)
 {
 	struct cq *cq = &t->shared->cqs[index];
-	struct shm_cq *memory = t->shared->cq_local[index].memory;
+	struct shm_cq *memory = cq_memory(t, index);
 	struct session_local *session = t->shared->sessions[cq->session];
 
 	if (!take_arm(memory, news))
@@ -131,7 +136,7 @@ void completion_publish(struct transport *t)
 {
 	for (uint32_t i = 0; i < t->dirty_cqs; i++) {
 		uint32_t index = t->dirty_cq[i];
-		struct shm_cq *memory = t->shared->cq_local[index].memory;
+		struct shm_cq *memory = cq_memory(t, index);
 
 		if (memory)
 			shm_store_release(&memory->ring[t->worker].cursor.tail,
@@ -143,7 +148,7 @@ void completion_publish(struct transport *t)
 	for (uint32_t i = 0; i < t->dirty_cqs; i++) {
 		uint32_t index = t->dirty_cq[i];
 
-		if (t->shared->cq_local[index].memory)
+		if (cq_memory(t, index))
 			satisfy_arm(t, index, t->cq_news[index]);
 		t->cq_news[index] = 0;
 	}
@@ -151,4 +156,17 @@ void completion_publish(struct transport *t)
 	for (uint32_t i = 0; i < t->notifies; i++)
 		t->io.notify(t->io.context, t->notify[i]);
 	t->notifies = 0;
+}
+
+/* What was written so far is in the old memory and shown there. */
+void transport_resize_cq(struct transport *transport, uint32_t index, uint32_t depth,
+			 struct shm_cq *memory)
+{
+	struct cq_side *side = &transport->shared->cqs[index].side[transport->worker];
+
+	completion_publish(transport);
+	side->tail = side->head = 0;
+	side->depth = depth;
+	side->slots = queue_slots(depth);
+	transport->shared->cq_local[index].memory[transport->worker] = memory;
 }

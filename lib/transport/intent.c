@@ -22,12 +22,13 @@ struct intent *intent_begin(struct transport *t, struct qp *qp)
 static void apply_cqe(struct transport *t, const struct intent *intent)
 {
 	struct cq *cq = &t->shared->cqs[intent->cq];
-	struct shm_cq *memory = t->shared->cq_local[intent->cq].memory;
+	struct shm_cq *memory = t->shared->cq_local[intent->cq].memory[t->worker];
+	const uint32_t slots = cq->side[t->worker].slots;
 	struct shm_cqe *ring;
 
 	if (memory) {
-		ring = (struct shm_cqe *)(memory + 1) + (uint64_t)t->worker * cq->slots;
-		ring[intent->cq_tail & (cq->slots - 1)] = intent->cqe;
+		ring = (struct shm_cqe *)(memory + 1) + (uint64_t)t->worker * slots;
+		ring[intent->cq_tail & (slots - 1)] = intent->cqe;
 	}
 	cq->side[t->worker].tail = intent->cq_tail + 1;
 }

@@ -77,7 +77,7 @@ struct qp_local {
 _Static_assert(sizeof(struct qp_local) == 256, "per queue pair, idle ones too");
 
 struct cq_local {
-	struct shm_cq *memory;
+	struct shm_cq *memory[SHM_MAX_WORKERS]; /* each worker's own: they differ during a resize */
 };
 
 struct srq_local {
@@ -509,6 +509,12 @@ enum work_result srq_take(struct transport *t, struct qp *qp);
 void srq_last_receive(struct transport *t, struct qp *qp);
 
 /* --- shared.c ------------------------------------------------------------------------- */
+
+/* Of a ring of this depth: the next power of two. */
+static inline uint32_t queue_slots(uint32_t depth)
+{
+	return depth <= 1 ? 1 : 1u << (32 - __builtin_clz(depth - 1));
+}
 
 #define QUEUE_MAX_DEPTH (1u << 20)
 struct work_queue queue_layout(uint32_t depth, uint32_t sge, uint32_t entry, uint32_t payload,

@@ -8,11 +8,6 @@
 
 #define MAX_RESOURCES 128u
 
-static uint32_t round_up_power(uint32_t value)
-{
-	return value <= 1 ? 1 : 1u << (32 - __builtin_clz(value - 1));
-}
-
 static uint32_t round_up_64(uint32_t value)
 {
 	return (value + 63) & ~63u;
@@ -22,7 +17,7 @@ static uint32_t round_up_64(uint32_t value)
 
 uint32_t transport_max_reads_in(const struct transport_sizes *sizes)
 {
-	uint32_t each = round_up_power((sizes->resources + sizes->qps - 1) / sizes->qps);
+	uint32_t each = queue_slots((sizes->resources + sizes->qps - 1) / sizes->qps);
 
 	return each > MAX_RESOURCES ? MAX_RESOURCES : each;
 }
@@ -195,19 +190,36 @@ void transport_set_session(struct transport_shared *shared, uint32_t session,
 uint64_t cq_memory_size(uint32_t depth, uint32_t workers)
 {
 	return sizeof(struct shm_cq) +
-	       (uint64_t)workers * round_up_power(depth) * sizeof(struct shm_cqe);
+	       (uint64_t)workers * queue_slots(depth) * sizeof(struct shm_cqe);
 }
 
 void cq_set_memory(struct transport_shared *shared, uint32_t cq, struct shm_cq *memory)
 {
-	shared->cq_local[cq].memory = memory;
+	for (uint32_t w = 0; w < shared->sizes.workers; w++)
+		shared->cq_local[cq].memory[w] = memory;
+}
+
+void cq_prepare(const struct transport_shared *shared, uint32_t index, uint32_t depth,
+		struct shm_cq *memory, uint64_t size)
+{
+	const uint32_t slots = queue_slots(depth);
+
+	memory->magic = SHM_MAGIC_CQ;
+	memory->layout_version = SHM_LAYOUT_VERSION;
+	memory->size = size;
+	memory->depth = depth;
+	memory->slots = slots;
+	memory->rings = shared->sizes.workers;
+	memory->notify = shared->cqs[index].notify;
+	for (uint32_t i = 0; i < memory->rings; i++)
+		memory->ring[i].offset =
+			(uint32_t)(sizeof(*memory) + i * slots * sizeof(struct shm_cqe));
 }
 
 uint32_t cq_create(struct transport_shared *shared, const struct cq_config *config)
 {
 	const uint32_t workers = shared->sizes.workers;
 	uint32_t index = shared->free_cq;
-	struct shm_cq *memory = config->memory;
 	struct cq *cq;
 
 	if (config->depth == 0 || config->depth > QUEUE_MAX_DEPTH ||
@@ -223,22 +235,14 @@ uint32_t cq_create(struct transport_shared *shared, const struct cq_config *conf
 	cq = &shared->cqs[index];
 	memset(cq, 0, sizeof(*cq));
 	cq->session = config->session;
-	cq->depth = config->depth;
-	cq->slots = round_up_power(config->depth);
 	cq->notify = config->notify;
 	cq->rings = workers;
-
-	memory->magic = SHM_MAGIC_CQ;
-	memory->layout_version = SHM_LAYOUT_VERSION;
-	memory->size = config->memory_size;
-	memory->depth = cq->depth;
-	memory->slots = cq->slots;
-	memory->rings = workers;
-	memory->notify = cq->notify;
-	for (uint32_t i = 0; i < workers; i++)
-		memory->ring[i].offset = (uint32_t)sizeof(*memory) +
-					 i * cq->slots * (uint32_t)sizeof(struct shm_cqe);
-	cq_set_memory(shared, index, memory);
+	for (uint32_t w = 0; w < workers; w++) {
+		cq->side[w].depth = config->depth;
+		cq->side[w].slots = queue_slots(config->depth);
+	}
+	cq_prepare(shared, index, config->depth, config->memory, config->memory_size);
+	cq_set_memory(shared, index, config->memory);
 	__atomic_store_n(&cq->state, CQ_OPEN, __ATOMIC_RELEASE);
 	return index;
 }
@@ -246,7 +250,7 @@ uint32_t cq_create(struct transport_shared *shared, const struct cq_config *conf
 void cq_destroy(struct transport_shared *shared, uint32_t cq)
 {
 	__atomic_store_n(&shared->cqs[cq].state, CQ_FREE, __ATOMIC_RELEASE);
-	shared->cq_local[cq].memory = NULL;
+	cq_set_memory(shared, cq, NULL);
 	shared->cqs[cq].free_next = shared->free_cq;
 	shared->free_cq = cq;
 }
@@ -260,7 +264,7 @@ struct work_queue queue_layout(uint32_t depth, uint32_t sge, uint32_t entry, uin
 
 	if (sge * sizeof(struct shm_sge) > payload)
 		payload = sge * (uint32_t)sizeof(struct shm_sge);
-	queue.slots = depth ? round_up_power(depth) : 0;
+	queue.slots = depth ? queue_slots(depth) : 0;
 	queue.stride = round_up_64(entry + payload);
 	return queue;
 }

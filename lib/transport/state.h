@@ -306,14 +306,14 @@ enum cq_state { CQ_FREE = 0, CQ_OPEN, CQ_BROKEN };
 /* A worker's side of a CQ: it alone writes there. */
 struct cq_side {
 	alignas(64) uint32_t tail;
-	uint32_t head; /* the client's, as last seen */
+	uint32_t head;  /* the client's, as last seen */
+	uint32_t depth; /* of its ring; workers differ while the CQ is resized */
+	uint32_t slots;
 };
 
 struct cq {
 	uint32_t state; /* enum cq_state, atomic */
 	uint32_t session;
-	uint32_t depth;
-	uint32_t slots;
 	uint32_t notify;
 	uint32_t rings;
 	uint32_t free_next;

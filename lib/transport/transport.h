@@ -116,6 +116,13 @@ struct cq_config {
 uint64_t cq_memory_size(uint32_t depth, uint32_t workers); /* bytes of its segment */
 uint32_t cq_create(struct transport_shared *shared, const struct cq_config *config);
 void cq_destroy(struct transport_shared *shared, uint32_t cq);
+/*
+ * Another depth: new memory, whose header cq_prepare() writes, is given to one worker after the
+ * other by transport_resize_cq(). What a worker wrote before lies in the old memory, what it
+ * writes from then on in the new. When all have the new one, the old one is nobody's.
+ */
+void cq_prepare(const struct transport_shared *shared, uint32_t cq, uint32_t depth,
+		struct shm_cq *memory, uint64_t size);
 
 /*
  * A shared receive queue belongs to one worker: all its queue pairs have that home. Messages
@@ -337,6 +344,10 @@ unsigned int transport_poll(struct transport *transport, uint64_t now);
 
 /* When transport_poll() has something to do by itself next (ns, UINT64_MAX: nothing). */
 uint64_t transport_next_deadline(const struct transport *transport, uint64_t now);
+
+/* See cq_prepare(). */
+void transport_resize_cq(struct transport *transport, uint32_t cq, uint32_t depth,
+			 struct shm_cq *memory);
 
 /* --- statistics ----------------------------------------------------------------------- */
 

@@ -12,7 +12,7 @@
 
 static const struct scene *const all_scenes[] = { srq_scenes,     datagram_scenes, uc_scenes,
 						  service_scenes, fast_scenes,     connect_scenes,
-						  window_scenes };
+						  window_scenes,  cq_scenes };
 
 /* --- statuses and completions ------------------------------------------------------------- */
 

@@ -273,9 +273,29 @@ def window_in_use():
     rig.note(play("window-in-use"))
 
 
+@test("NdkResizeCq under traffic: every completion once and in order")
+def resizes():
+    rig.note(play("cq-resizes"))
+
+
+@test("NdkResizeCq: the depth in force")
+def resized_depth():
+    play("cq-depth")
+
+
+@test("an arm outlives a resize; moderated callbacks")
+def notifications():
+    play("cq-notifications")
+
+
+@test("a CQ is closed while it is resized")
+def resize_closes():
+    play("cq-closes")
+
+
 @test("kill -9 of a client with SRQs, addresses and messages under way: everything is as before")
 def killed():
-    for scene in ("srq-hang", "ud-hang") * (1 if rig.QUICK else 4):
+    for scene in ("srq-hang", "ud-hang", "cq-hang") * (1 if rig.QUICK else 4):
         before = [daemon.counts() for daemon in (Pair.a, Pair.b)]
         process = start(scene)
         process.wait_log("hanging")

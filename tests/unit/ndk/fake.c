@@ -204,28 +204,39 @@ static uint32_t power_of_two(uint32_t value)
 	return power;
 }
 
-static void create_cq(struct fake *fake, const struct shm_request *request,
-		      struct shm_created *created)
+static struct shm_cq *new_cq(struct fake *fake, const struct shm_request *request, uint32_t depth,
+			     uint32_t notify)
 {
-	uint32_t slots = power_of_two(request->create_cq.depth);
+	uint32_t slots = power_of_two(depth);
 	uint64_t size =
 		sizeof(struct shm_cq) + (uint64_t)FAKE_WORKERS * slots * sizeof(struct shm_cqe);
 	struct shm_cq *cq;
 	int fd;
 
-	cr_assert_lt(fake->cqs, FAKE_OBJECTS);
 	cq = new_segment(size, &fd);
 	cq->magic = SHM_MAGIC_CQ;
 	cq->layout_version = SHM_LAYOUT_VERSION;
-	cq->depth = request->create_cq.depth;
+	cq->size = size;
+	cq->depth = depth;
 	cq->slots = slots;
 	cq->rings = FAKE_WORKERS;
-	cq->notify = fake->cqs + 64; /* so that more than the first word is in use */
+	cq->notify = notify;
 	for (uint32_t r = 0; r < FAKE_WORKERS; r++)
 		cq->ring[r].offset = (uint32_t)(sizeof(*cq) + r * slots * sizeof(struct shm_cqe));
 	send_segment(fake, request, fd, size);
+	return cq;
+}
+
+static void create_cq(struct fake *fake, const struct shm_request *request,
+		      struct shm_created *created)
+{
+	struct shm_cq *cq;
+
+	cr_assert_lt(fake->cqs, FAKE_OBJECTS);
+	/* So that more than the first word is in use. */
+	cq = new_cq(fake, request, request->create_cq.depth, fake->cqs + 64);
 	created->doorbell = cq->notify;
-	created->segment_size = size;
+	created->segment_size = cq->size;
 	fake->cq[fake->cqs++] = cq;
 }
 
@@ -434,9 +445,24 @@ static bool satisfies(const struct shm_cqe *cqe, uint32_t arm)
 	return arm == SHM_ARM_ANY || (arm == SHM_ARM_SOLICITED && (cqe->solicited || cqe->status));
 }
 
+struct shm_cq *fake_resize(struct fake *fake, unsigned int index)
+{
+	const struct shm_request *request;
+	unsigned int i = find_held(fake, SHM_OP_RESIZE_CQ);
+
+	cr_assert_lt(i, fake->held_count, "no resize is held");
+	request = &fake->held[i];
+	return new_cq(fake, request, request->resize.depth, fake->cq[index]->notify);
+}
+
 void fake_complete(struct fake *fake, unsigned int index, uint32_t ring, const struct shm_cqe *cqe)
 {
-	struct shm_cq *cq = fake->cq[index];
+	fake_complete_in(fake, fake->cq[index], ring, cqe);
+}
+
+void fake_complete_in(struct fake *fake, struct shm_cq *cq, uint32_t ring,
+		      const struct shm_cqe *cqe)
+{
 	struct shm_ring_cursor *cursor = &cq->ring[ring].cursor;
 	struct shm_cqe *entry = (struct shm_cqe *)((uint8_t *)cq + cq->ring[ring].offset);
 

@@ -77,6 +77,11 @@ void fake_die(struct fake *fake);
 
 /* A worker: puts an entry into its ring of a CQ and takes the arm if that satisfies it. */
 void fake_complete(struct fake *fake, unsigned int cq, uint32_t ring, const struct shm_cqe *cqe);
+/* The same in memory that a resize brings. */
+void fake_complete_in(struct fake *fake, struct shm_cq *cq, uint32_t ring,
+		      const struct shm_cqe *cqe);
+/* The first half of the answer to the RESIZE_CQ that is held: new memory for the CQ. */
+struct shm_cq *fake_resize(struct fake *fake, unsigned int cq);
 /* Whether doorbell `number` was rung since the last look. */
 bool fake_rung(struct fake *fake, uint32_t worker, uint32_t number);
 /* The worker is done with all entries that it was told of. */

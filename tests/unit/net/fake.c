@@ -138,6 +138,12 @@ void transport_flush(struct transport *transport, uint32_t qp, uint64_t now)
 	count(&record(transport)->flushed);
 }
 
+void transport_resize_cq(struct transport *transport, uint32_t cq, uint32_t depth,
+			 struct shm_cq *memory)
+{
+	count(&record(transport)->resized);
+}
+
 bool transport_may_detach(struct transport *transport, uint32_t qp)
 {
 	return fake_get(&fake.may_detach);

@@ -22,7 +22,7 @@ struct fake_frame {
 struct fake_worker {
 	struct fake_frame frame[FAKE_RECEIVED];
 	uint32_t frames; /* atomic */
-	uint32_t attached, connected, flushed, detached, sessions_added,
+	uint32_t attached, connected, flushed, resized, detached, sessions_added,
 		sessions_removed; /* atomic */
 	uint32_t online, offline; /* atomic */
 	uint64_t quiescent;       /* atomic */

@@ -382,7 +382,7 @@ Test(fair, an_overrun_tells_of_every_queue_pair)
 
 		other->send_cq = qp[0]->cq;
 	}
-	cq->side[0].tail += cq->depth;
+	cq->side[0].tail += cq->side[0].depth;
 	post_send(&end, qp[0], (struct shm_sqe){ .opcode = 99 }, NULL, 0);
 	for (int i = 0; i < 5; i++)
 		turn(8);

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Taking completions: one ring per worker merged into one, in the order of each queue pair. */
+#include "ndk/queue.h"
+
+static bool has_output(uint32_t type)
+{
+	return type == NdkOperationTypeReceiveAndInvalidate ||
+	       type == OrielOperationTypeReceiveImmediate ||
+	       type == OrielOperationTypeReceiveWriteImmediate;
+}
+
+/* The library learns here what happened to windows, and that a peer is there. */
+static void inspect(struct adapter *adapter, const struct shm_cqe *cqe)
+{
+	if ((cqe->status && (cqe->type & (NdkOperationTypeBind | NdkOperationTypeFastRegister))) ||
+	    cqe->type == NdkOperationTypeInvalidate ||
+	    cqe->type == NdkOperationTypeReceiveAndInvalidate)
+		window_completed(adapter, cqe);
+	if (cqe->status == STATUS_SUCCESS && (cqe->type & NdkOperationTypeReceive) &&
+	    __atomic_load_n(&adapter->accepting, __ATOMIC_RELAXED))
+		qp_arrived(adapter, cqe->qpn);
+}
+
+static void fill_result(NDK_RESULT *result, const struct shm_cqe *cqe)
+{
+	result->Status = cqe->status;
+	result->BytesTransferred = cqe->bytes;
+	result->QPContext = (PVOID)(uintptr_t)cqe->qp_context;
+	result->RequestContext = (PVOID)(uintptr_t)cqe->request_context;
+}
+
+static void fill_result_ex(NDK_RESULT_EX *result, const struct shm_cqe *cqe)
+{
+	result->Status = cqe->status;
+	result->BytesTransferred = cqe->bytes;
+	result->QPContext = (PVOID)(uintptr_t)cqe->qp_context;
+	result->RequestContext = (PVOID)(uintptr_t)cqe->request_context;
+	result->Type = (NDK_OPERATION_TYPE)cqe->type;
+	result->ProviderErrorCode = cqe->provider_error;
+	result->TypeSpecificCompletionOutput = has_output(cqe->type) ? cqe->output : 0;
+}
+
+static void fill_oriel_result(ORIEL_RESULT *result, const struct shm_cqe *cqe)
+{
+	const bool immediate = cqe->type == OrielOperationTypeReceiveImmediate ||
+			       cqe->type == OrielOperationTypeReceiveWriteImmediate;
+
+	*result = (ORIEL_RESULT){ .QpNumber = cqe->qpn };
+	fill_result_ex(&result->Ndk, cqe);
+	if (immediate && cqe->status == STATUS_SUCCESS) {
+		result->Flags |= ORIEL_RESULT_IMMEDIATE;
+		result->Immediate = cqe->output;
+	}
+	if (cqe->flags & SHM_CQE_GRH) {
+		result->Flags |= ORIEL_RESULT_GRH;
+		result->SourceQpNumber = cqe->source_qpn;
+	}
+}
+
+/* --- queue pairs that move ------------------------------------------------------------------ */
+
+static bool has_older(const struct cq_ring *ring, const struct shm_cqe *cqe)
+{
+	uint32_t tail = shm_load_acquire(&ring->cursor->tail);
+
+	for (uint32_t i = ring->head; i != tail; i++) {
+		const struct shm_cqe *entry = &ring->entry[i & ring->mask];
+
+		if (entry->qpn == cqe->qpn && (int32_t)(cqe->epoch - entry->epoch) > 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A queue pair lives on one worker at a time, so its entries keep their order in that worker's
+ * ring; after a move the old ring's come first. They were published before the new worker
+ * wrote the first of its own, so whoever sees that one sees them, and a search that finds none
+ * is good for all entries of this epoch.
+ *
+ * Rings cannot block each other: an entry only waits for one that was written before it, which
+ * lies at its ring's head or behind a still older one. Of all heads the oldest waits for nobody, so
+ * a round over the rings always takes something if there is something.
+ */
+static bool may_take(struct cq *cq, uint32_t r, const struct shm_cqe *cqe)
+{
+	struct moved *known = &cq->known[cqe->qpn % KNOWN_MOVED];
+
+	if (cqe->epoch == 0 || (known->qpn == cqe->qpn && known->epoch == cqe->epoch))
+		return true;
+	for (uint32_t other = 0; other < cq->all_rings; other++)
+		if (other != r && has_older(&cq->ring[other], cqe))
+			return false;
+	*known = (struct moved){ .qpn = cqe->qpn, .epoch = cqe->epoch };
+	return true;
+}
+
+/* After a resize: what a worker wrote to its old ring it wrote before all that is in its new one.
+ */
+static bool waits_for_old(const struct cq *cq, uint32_t r)
+{
+	const struct cq_ring *old;
+
+	if (cq->all_rings == cq->rings || r >= cq->rings)
+		return false;
+	old = &cq->ring[r + cq->rings];
+	return shm_ring_used(old->cursor, old->head) != 0;
+}
+
+void cq_forget_old_rings(struct cq *cq)
+{
+	if (cq->all_rings == cq->rings)
+		return;
+	for (uint32_t r = cq->rings; r < cq->all_rings; r++)
+		if (shm_ring_used(cq->ring[r].cursor, cq->ring[r].head) != 0)
+			return;
+	cq->all_rings = cq->rings;
+	cq->next_ring = 0;
+	__atomic_store_n(&cq->resizing, false, __ATOMIC_RELEASE);
+}
+
+/* Where entries go, in one of three forms; the others are NULL. */
+struct results {
+	NDK_RESULT *plain;
+	NDK_RESULT_EX *ex;
+	ORIEL_RESULT *oriel;
+	ULONG count;
+	ULONG room;
+};
+
+static void put_result(struct results *results, const struct shm_cqe *cqe)
+{
+	ULONG at = results->count++;
+
+	if (results->plain)
+		fill_result(&results->plain[at], cqe);
+	else if (results->ex)
+		fill_result_ex(&results->ex[at], cqe);
+	else
+		fill_oriel_result(&results->oriel[at], cqe);
+}
+
+static void take_from_ring(struct cq *cq, uint32_t r, struct results *results)
+{
+	struct cq_ring *ring = &cq->ring[r];
+	uint32_t used = shm_ring_used(ring->cursor, ring->head);
+	ULONG room = results->room - results->count;
+	ULONG taken = 0;
+
+	for (; taken < used && taken < room; taken++) {
+		const struct shm_cqe *cqe = &ring->entry[ring->head & ring->mask];
+
+		if (!may_take(cq, r, cqe))
+			break;
+		ring->head++;
+		put_result(results, cqe);
+		inspect(cq->object.adapter, cqe);
+	}
+	if (taken)
+		shm_store_release(&ring->cursor->head, ring->head);
+}
+
+static ULONG take_results(struct cq *cq, struct results *results)
+{
+	spin_lock(&cq->lock);
+	for (uint32_t i = 0; i < cq->all_rings && results->count < results->room; i++) {
+		uint32_t r = cq->next_ring;
+
+		if (!waits_for_old(cq, r))
+			take_from_ring(cq, r, results);
+		/* The next call begins with the next ring, so that none is starved. */
+		cq->next_ring = r + 1 < cq->all_rings ? r + 1 : 0;
+	}
+	cq_forget_old_rings(cq);
+	spin_unlock(&cq->lock);
+	return results->count;
+}
+
+ULONG cq_results(NDK_CQ *ndk, NDK_RESULT results[], ULONG room)
+{
+	return take_results(cq_of(ndk), &(struct results){ .plain = results, .room = room });
+}
+
+ULONG cq_results_ex(NDK_CQ *ndk, NDK_RESULT_EX results[], ULONG room)
+{
+	return take_results(cq_of(ndk), &(struct results){ .ex = results, .room = room });
+}
+
+ULONG OrielGetCqResults(NDK_CQ *pNdkCq, ORIEL_RESULT Results[], ULONG nResults)
+{
+	return take_results(cq_of(pNdkCq), &(struct results){ .oriel = Results, .room = nResults });
+}
