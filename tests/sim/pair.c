@@ -292,10 +292,14 @@ static unsigned int close_when_flushed(struct pair *pair)
 {
 	struct world *world = pair->world;
 	const uint32_t number = pair->number;
+	bool lent;
 
 	if (!may_close(&pair->end[0]) || !may_close(&pair->end[1]))
 		return 0;
-	if (windows_lent(&pair->end[0]) | windows_lent(&pair->end[1]))
+	/* Both are looked at, whatever the first says: each lets go of what it can. */
+	lent = windows_lent(&pair->end[0]);
+	lent = windows_lent(&pair->end[1]) || lent;
+	if (lent)
 		return 0;
 	window_watch(&pair->end[0]);
 	window_watch(&pair->end[1]);
