@@ -93,6 +93,8 @@ void config_draw(struct sim_config *c, uint64_t seed, uint64_t packets)
 		c->restart_every_us = rng_between(&rng, 200, rng_percent(&rng, 60) ? 4000 : 50000);
 	if (rng_percent(&rng, 35))
 		c->move_every_us = rng_between(&rng, 1, rng_percent(&rng, 50) ? 100 : 5000);
+	if (rng_percent(&rng, 20))
+		c->mark = rng_between(&rng, 1, rng_percent(&rng, 50) ? 3000 : 300000);
 	c->shared_receives = rng_percent(&rng, 30);
 	c->transmit_room = rng_percent(&rng, 25) ? rng_between(&rng, 1, 40) : 0;
 }
@@ -132,6 +134,8 @@ static const struct {
 	  10000000, "us, mean; 0: never" },
 	{ "blackout", VALUE_NUMBER, offsetof(struct sim_config, blackout_us), 0, 10000000,
 	  "us, mean" },
+	{ "mark", VALUE_PERCENT, offsetof(struct sim_config, mark), 0, 0,
+	  "% of frames that are marked as congested; 0: no congestion control" },
 	{ "move", VALUE_NUMBER, offsetof(struct sim_config, move_every_us), 0, 10000000,
 	  "us, mean between two queue pairs that change workers; 0: never" },
 	{ "narrow-every", VALUE_NUMBER, offsetof(struct sim_config, narrow_every_us), 0, 10000000,

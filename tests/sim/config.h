@@ -31,10 +31,11 @@ struct sim_config {
 	uint32_t delay_ns, jitter_ns, reorder_ns;
 	uint32_t blackout_every_us; /* 0: never */
 	uint32_t blackout_us;       /* mean */
-	uint32_t narrow_every_us;   /* links that take short frames only; 0: never */
-	uint32_t narrow_us;         /* mean */
-	uint32_t calm_us;           /* mean of spells without any of this; 0: none */
-	uint32_t storm_us;          /* mean of what lies between them */
+	uint32_t mark;            /* ppm of frames that can be marked as congested; 0: no control */
+	uint32_t narrow_every_us; /* links that take short frames only; 0: never */
+	uint32_t narrow_us;       /* mean */
+	uint32_t calm_us;         /* mean of spells without any of this; 0: none */
+	uint32_t storm_us;        /* mean of what lies between them */
 
 	uint32_t move_every_us;    /* mean between two queue pairs that change workers; 0: never */
 	uint32_t restart_every_us; /* mean between two deaths of a daemon; 0: never */

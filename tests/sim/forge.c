@@ -178,7 +178,7 @@ const char *forge_fault(struct end *receiver, struct sim_buffer *buffer, struct 
 	const struct op *op = requester->fault;
 	bool done;
 
-	if (op == NULL || !fault_is_forged(op->fault) ||
+	if (op == NULL || !fault_is_forged(op->fault) || facts->opcode == 0x81 ||
 	    (facts->psn - op->psn - op->wire_packet) % PSNS)
 		return NULL;
 	done = is_request(facts) ? forge_request(buffer, facts, op)

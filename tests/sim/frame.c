@@ -107,6 +107,7 @@ static const struct {
 	[0x2b] = { "UC_WRITE_ONL_IMM", 20, false },
 	[0x64] = { "UD_SEND_ONLY", 8, false },
 	[0x65] = { "UD_SEND_ONLY_IMM", 12, false },
+	[0x81] = { "CNP", 0, false },
 };
 #define OPCODES (sizeof(opcodes) / sizeof(opcodes[0]))
 
@@ -209,6 +210,22 @@ void frame_repair(uint8_t *frame, const struct frame_facts *facts)
 	crc = icrc_of(frame, facts);
 	for (int i = 0; i < 4; i++)
 		p[i] = (uint8_t)(crc >> (8 * i));
+}
+
+uint8_t frame_ecn(const uint8_t *frame, const struct frame_facts *facts)
+{
+	const uint8_t *ip = frame + facts->l3;
+
+	return facts->v4 ? ip[1] & 3 : ip[1] >> 4 & 3;
+}
+
+void frame_mark(uint8_t *frame, const struct frame_facts *facts)
+{
+	uint8_t *ip = frame + facts->l3;
+
+	ip[1] |= facts->v4 ? 3 : 3 << 4;
+	if (facts->v4)
+		repair_checksum(ip);
 }
 
 const char *frame_complaint(const uint8_t *frame, uint32_t length)

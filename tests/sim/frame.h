@@ -31,6 +31,10 @@ bool frame_icrc_good(const uint8_t *frame, const struct frame_facts *facts);
 /* Makes the IPv4 checksum and the ICRC right again. */
 void frame_repair(uint8_t *frame, const struct frame_facts *facts);
 
+/* The two bits of congestion, and both of them set: the frame was in a long queue. */
+uint8_t frame_ecn(const uint8_t *frame, const struct frame_facts *facts);
+void frame_mark(uint8_t *frame, const struct frame_facts *facts);
+
 /* NULL, or what is wrong with a frame that the product sent. */
 const char *frame_complaint(const uint8_t *frame, uint32_t length);
 

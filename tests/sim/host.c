@@ -173,6 +173,7 @@ static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buf
 		return;
 	if (refusal_begins(end, view) && rng_percent(&end->pair->world->schedule, 25))
 		end->host->stores_left = rng_between(&end->pair->world->schedule, 1, 300);
+	end->marks += (view->traffic_class & 3) == 3;
 	if (buffer->rnr && !buffer->future)
 		witness_rnr(end, view->psn, view_aeth(view)->syndrome & 0x1f);
 	if ((view->opcode == 0x16 || view->opcode == 0x17) &&
@@ -409,6 +410,17 @@ static void create_tables(struct host *host)
 	NEED(memory_create(&host->memory, &host->arena, host->workers, false) == 0);
 	NEED(transport_shared_create(&host->shared, &host->arena, host->memory, &host->sizes,
 				     false) == 0);
+	host_set_congestion(host);
+}
+
+void host_set_congestion(struct host *host)
+{
+	struct congestion_parameters parameters;
+
+	if (host->world->config.mark == 0)
+		return;
+	congestion_defaults(&parameters, 12500000000ull);
+	transport_set_congestion(host->shared, &parameters);
 }
 
 /* The second host's memory lies at the end of the address space, where sums overflow. */

@@ -298,6 +298,11 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 	buffer->fatal = frame_is_fatal_nak(&facts);
 	buffer->rnr = facts.opcode == 0x11 && facts.syndrome >> 5 == 1;
 	world->statistics.frames++;
+	if (frame_ecn(buffer->bytes, &facts) == 2 &&
+	    rng_chance(&world->weather, world->config.mark)) {
+		frame_mark(buffer->bytes, &facts);
+		world->statistics.marked++;
+	}
 	wrong = receiver ? forge_fault(receiver, buffer, &facts) : NULL;
 	if (wrong)
 		sim_log(world, "the next frame is made a %s", wrong);

@@ -68,6 +68,7 @@ static void adopt_tables(struct host *host)
 	NEED(transport_shared_create(&host->shared, &host->arena, host->memory, &host->sizes,
 				     true) == 0);
 	transport_set_session(host->shared, SIM_SESSION, host->session);
+	host_set_congestion(host);
 }
 
 static void show_objects(struct host *host)

@@ -289,6 +289,8 @@ struct end {
 	uint32_t next_psn; /* behind the last of them */
 	uint32_t sent_psn; /* behind the last that has left */
 	uint32_t source_port;
+	uint32_t marks;        /* frames that came to it marked as congested */
+	uint64_t last_cnp;     /* when it told its peer */
 	uint32_t last_inv_psn; /* of the last SEND with invalidate that came, and when */
 	uint64_t inv_turns[SIM_WORKERS];
 	uint32_t inv_generation;
@@ -491,7 +493,7 @@ struct sim_statistics {
 	uint64_t kind[KINDS];
 	uint64_t fault[FAULT_COUNT], exact[FAULT_COUNT];
 	uint64_t revoked_in_use, strip_checks, restarts, moves;
-	uint64_t loose, loose_received, wild, wild_lives, lost_alone;
+	uint64_t loose, loose_received, wild, wild_lives, lost_alone, marked;
 };
 
 struct world {
@@ -536,6 +538,8 @@ void host_create(struct world *world, unsigned int number);
 void host_destroy(struct host *host);
 /* Receives what has arrived, polls, reports quiescence. How much was done. */
 unsigned int worker_turn(struct sim_worker *worker);
+/* What the control core tells the transport of a new process. */
+void host_set_congestion(struct host *host);
 void host_start_worker(struct sim_worker *worker, bool adopted);
 struct sim_cq *cq_open(struct host *host, uint32_t depth, uint32_t notify);
 void cq_close(struct sim_cq *cq);

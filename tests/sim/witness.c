@@ -8,7 +8,8 @@
 
 #include "sim.h"
 
-#define PSNS 0x1000000u
+#define PSNS         0x1000000u
+#define CNP_INTERVAL 50000u /* ns */
 
 static _Noreturn void complain(const struct end *sender, const struct frame_facts *facts,
 			       const char *what, uint64_t is, uint64_t due)
@@ -391,10 +392,41 @@ static void check_nak(struct end *sender, const struct frame_facts *facts)
 	}
 }
 
+/* With congestion control on, what carries data can be marked. */
+static void check_ecn(const struct end *sender, const uint8_t *frame,
+		      const struct frame_facts *facts)
+{
+	const bool data = facts->opcode <= 0x0b ||
+			  (facts->opcode >= 0x0d && facts->opcode <= 0x10) || facts->opcode >= 0x16;
+
+	need(sender, facts, "ECN", frame_ecn(frame, facts),
+	     data && sender->pair->world->config.mark ? 2 : 0);
+}
+
+/* For a mark that has come, and not more often than agreed. */
+static void check_cnp(struct end *sender, const uint8_t *frame, const struct frame_facts *facts)
+{
+	const uint64_t now = sender->pair->world->now;
+
+	check_addresses(sender, frame, facts);
+	need(sender, facts, "BECN", frame[facts->bth + 4], 0x40);
+	need(sender, facts, "the payload's length", facts->payload, 16);
+	if (sender->marks == 0)
+		complain(sender, facts, "marks that came", 0, 1);
+	if (sender->last_cnp && now < sender->last_cnp + CNP_INTERVAL && sender->restarts == 0)
+		complain(sender, facts, "the time", now, sender->last_cnp + CNP_INTERVAL);
+	sender->last_cnp = now;
+}
+
 void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 		  const struct frame_facts *facts)
 {
+	if (facts->opcode == 0x81) {
+		check_cnp(sender, frame, facts);
+		return;
+	}
 	check_path(sender, frame, facts);
+	check_ecn(sender, frame, facts);
 	if (facts->opcode <= 0x0c || facts->opcode >= 0x13)
 		check_request(sender, frame, facts);
 	else if (facts->opcode != 0x11)
