@@ -113,12 +113,6 @@ void session_flush(struct control *control, uint32_t session)
 
 /* --- requests ------------------------------------------------------------------------ */
 
-static int32_t request_unsupported(struct control *control, uint32_t session,
-				   const struct shm_request *request, struct shm_reply *reply)
-{
-	return NT_NOT_SUPPORTED;
-}
-
 static const request_handler handlers[SHM_OP_MAX] = {
 	[SHM_OP_CREATE_PD] = request_create_pd,
 	[SHM_OP_CREATE_CQ] = request_create_cq,

@@ -526,6 +526,7 @@ typedef NTSTATUS (*NDK_FN_RESIZE_CQ)(NDK_CQ *pNdkCq, ULONG CqDepth,
 typedef void (*NDK_FN_ARM_CQ)(NDK_CQ *pNdkCq, ULONG Type);
 /* Takes up to nResults entries; returns how many. */
 typedef ULONG (*NDK_FN_GET_CQ_RESULTS)(NDK_CQ *pNdkCq, NDK_RESULT Results[], ULONG nResults);
+/* The same, with the type of the request and the token that the peer has ended. */
 typedef ULONG (*NDK_FN_GET_CQ_RESULTS_EX)(NDK_CQ *pNdkCq, NDK_RESULT_EX Results[], ULONG nResults);
 /*
  * The callback of an arm waits until ModerationCount entries are there or ModerationInterval
@@ -594,6 +595,7 @@ typedef NTSTATUS (*NDK_FN_RECEIVE)(NDK_QP *pNdkQp, PVOID RequestContext, const N
 				   ULONG nSge);
 typedef NTSTATUS (*NDK_FN_READ)(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl,
 				ULONG nSge, UINT64 RemoteAddress, UINT32 RemoteToken, ULONG Flags);
+/* The bytes lie in the peer's memory when it completes; flags as NdkSend's but for the solicit. */
 typedef NTSTATUS (*NDK_FN_WRITE)(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl,
 				 ULONG nSge, UINT64 RemoteAddress, UINT32 RemoteToken, ULONG Flags);
 /*
@@ -674,8 +676,10 @@ typedef NTSTATUS (*NDK_FN_REJECT)(NDK_CONNECTOR *pNdkConnector, const PVOID pPri
 typedef NTSTATUS (*NDK_FN_GET_CONNECTION_DATA)(NDK_CONNECTOR *pNdkConnector,
 					       ULONG *pInboundReadLimit, ULONG *pOutboundReadLimit,
 					       PVOID pPrivateData, ULONG *pPrivateDataLength);
+/* STATUS_CONNECTION_INVALID without a peer; STATUS_BUFFER_TOO_SMALL: *pAddressLength is needed. */
 typedef NTSTATUS (*NDK_FN_GET_LOCAL_ADDRESS)(NDK_CONNECTOR *pNdkConnector, PSOCKADDR pAddress,
 					     ULONG *pAddressLength);
+/* As NdkGetLocalAddress. */
 typedef NTSTATUS (*NDK_FN_GET_PEER_ADDRESS)(NDK_CONNECTOR *pNdkConnector, PSOCKADDR pAddress,
 					    ULONG *pAddressLength);
 /*
@@ -685,11 +689,13 @@ typedef NTSTATUS (*NDK_FN_GET_PEER_ADDRESS)(NDK_CONNECTOR *pNdkConnector, PSOCKA
 typedef NTSTATUS (*NDK_FN_DISCONNECT)(NDK_CONNECTOR *pNdkConnector,
 				      NDK_FN_REQUEST_COMPLETION RequestCompletion,
 				      PVOID RequestContext);
+/* 2.1: NdkCompleteConnect whose event tells a reason: the daemon's, 0 for an orderly end. */
 typedef NTSTATUS (*NDK_FN_COMPLETE_CONNECT_EX)(NDK_CONNECTOR *pNdkConnector,
 					       NDK_FN_DISCONNECT_EVENT_CALLBACK_EX DisconnectEvent,
 					       PVOID DisconnectEventContext,
 					       NDK_FN_REQUEST_COMPLETION RequestCompletion,
 					       PVOID RequestContext);
+/* 2.1: NdkAccept whose event tells a reason. */
 typedef NTSTATUS (*NDK_FN_ACCEPT_EX)(NDK_CONNECTOR *pNdkConnector, NDK_QP *pNdkQp,
 				     ULONG InboundReadLimit, ULONG OutboundReadLimit,
 				     const PVOID pPrivateData, ULONG PrivateDataLength,
@@ -702,8 +708,10 @@ typedef NTSTATUS (*NDK_FN_ACCEPT_EX)(NDK_CONNECTOR *pNdkConnector, NDK_QP *pNdkQ
 typedef NTSTATUS (*NDK_FN_LISTEN)(NDK_LISTENER *pNdkListener, const PSOCKADDR pAddress,
 				  ULONG AddressLength, NDK_FN_REQUEST_COMPLETION RequestCompletion,
 				  PVOID RequestContext);
+/* STATUS_INVALID_DEVICE_STATE before it listens; STATUS_BUFFER_TOO_SMALL: *pAddressLength. */
 typedef NTSTATUS (*NDK_FN_GET_LISTENER_LOCAL_ADDRESS)(NDK_LISTENER *pNdkListener,
 						      PSOCKADDR pAddress, ULONG *pAddressLength);
+/* Paused, peers are refused as if nobody listened; requests told before are not affected. */
 typedef void (*NDK_FN_CONTROL_CONNECT_EVENTS)(NDK_LISTENER *pNdkListener, BOOLEAN Pause);
 
 /*
@@ -721,6 +729,7 @@ typedef NTSTATUS (*NDK_FN_SRQ_RECEIVE)(NDK_SRQ *pNdkSrq, PVOID RequestContext, c
 				       ULONG nSge);
 /* The token of the latest bind, from its return on; 0 before the first and after an invalidate. */
 typedef UINT32 (*NDK_FN_GET_REMOTE_TOKEN_FROM_MW)(NDK_MW *pNdkMw);
+/* STATUS_BUFFER_TOO_SMALL: *pAddressLength is what is needed. */
 typedef NTSTATUS (*NDK_FN_GET_SHARED_ENDPOINT_LOCAL_ADDRESS)(
 	NDK_SHARED_ENDPOINT *pNdkSharedEndpoint, PSOCKADDR pAddress, ULONG *pAddressLength);
 

@@ -302,6 +302,11 @@ static void fill_reply(struct fake *fake, const struct shm_request *request,
 	case SHM_OP_CREATE_AH:
 	case SHM_OP_CREATE_CONNECTOR:
 	case SHM_OP_CREATE_LISTENER: reply->created.handle = ++fake->last_handle; break;
+	case SHM_OP_CREATE_SHARED_ENDPOINT:
+		reply->created.handle = ++fake->last_handle;
+		reply->created.number =
+			request->listen.address.port ? request->listen.address.port : 49200;
+		break;
 	case SHM_OP_CREATE_CQ:
 		reply->created.handle = ++fake->last_handle;
 		create_cq(fake, request, &reply->created);

@@ -424,6 +424,103 @@ Test(active, connect_then_complete)
 	rig_close(&peer.rig);
 }
 
+/* --- shared endpoints ------------------------------------------------------------------------ */
+
+static NDK_SHARED_ENDPOINT *create_endpoint(struct peer *peer)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr.s_addr = htonl(0x0a000001) };
+	struct outcome outcome = { 0 };
+
+	cr_assert_eq(NdkCreateSharedEndpoint(peer->rig.adapter, (PSOCKADDR)&address,
+					     sizeof(address), on_created, &outcome, NULL),
+		     STATUS_PENDING);
+	rig_run(&peer->rig);
+	cr_assert_eq(outcome.calls, 1);
+	cr_assert_eq(outcome.status, STATUS_SUCCESS);
+	cr_assert_eq(outcome.object->ObjectType, NdkObjectTypeSharedEndpoint);
+	return (NDK_SHARED_ENDPOINT *)outcome.object;
+}
+
+static NTSTATUS connect_shared(struct peer *peer, NDK_SHARED_ENDPOINT *endpoint)
+{
+	struct sockaddr_in destination = { .sin_family = AF_INET,
+					   .sin_port = htons(7471),
+					   .sin_addr.s_addr = htonl(0x0a000002) };
+
+	memset(&peer->outcome, 0, sizeof(peer->outcome));
+	return NdkConnectWithSharedEndpoint(peer->connector, peer->rig.qp, endpoint,
+					    (PSOCKADDR)&destination, sizeof(destination), 5, 6,
+					    "abc", 4, on_done, &peer->outcome);
+}
+
+/* Port 0: the endpoint's NdkGetLocalAddress tells what was chosen. */
+Test(endpoint, tells_its_address)
+{
+	struct sockaddr_in address;
+	NDK_SHARED_ENDPOINT *endpoint;
+	ULONG length = 3;
+	struct peer peer;
+
+	active(&peer);
+	endpoint = create_endpoint(&peer);
+	cr_expect_eq(endpoint->Dispatch->NdkGetLocalAddress(endpoint, (PSOCKADDR)&address, &length),
+		     STATUS_BUFFER_TOO_SMALL);
+	cr_expect_eq(length, sizeof(address));
+	cr_assert_eq(endpoint->Dispatch->NdkGetLocalAddress(endpoint, (PSOCKADDR)&address, &length),
+		     STATUS_SUCCESS);
+	cr_expect_eq(address.sin_addr.s_addr, htonl(0x0a000001));
+	cr_expect_eq(address.sin_port, htons(49200));
+	rig_close(&peer.rig);
+}
+
+/* It is an antecedent of the connectors that use it. */
+Test(endpoint, waits_for_its_connectors)
+{
+	struct outcome endpoint_closed = { 0 }, connector_closed = { 0 };
+	NDK_SHARED_ENDPOINT *endpoint;
+	struct peer peer;
+
+	active(&peer);
+	endpoint = create_endpoint(&peer);
+	cr_assert_eq(connect_shared(&peer, endpoint), STATUS_PENDING);
+	fake_step(&peer.rig.fake);
+	cr_expect_neq(peer.rig.fake.last[SHM_OP_CONNECT].connect.shared_endpoint, 0);
+	cr_expect_eq(peer.rig.fake.last[SHM_OP_CONNECT].connect.inbound_read_limit, 5);
+	cr_expect_eq(peer.rig.fake.last[SHM_OP_CONNECT].connect.outbound_read_limit, 6);
+	cr_expect_eq(peer.rig.fake.last[SHM_OP_CONNECT].connect.private_length, 4);
+	peer_answers(&peer, STATUS_SUCCESS);
+	cr_expect_eq(NdkCloseSharedEndpoint(endpoint, on_closed, &endpoint_closed), STATUS_PENDING);
+	rig_run(&peer.rig);
+	cr_expect_eq(endpoint_closed.calls, 0);
+	cr_expect_eq(NdkCloseConnector(peer.connector, on_closed, &connector_closed),
+		     STATUS_PENDING);
+	rig_run(&peer.rig);
+	cr_expect_eq(connector_closed.calls, 1);
+	cr_expect_eq(endpoint_closed.calls, 1);
+	rig_close(&peer.rig);
+}
+
+/* A failed connect can be tried again from elsewhere; the first endpoint is then free to go. */
+Test(endpoint, is_given_up_by_the_next_connect)
+{
+	NDK_SHARED_ENDPOINT *first, *second;
+	struct outcome closed = { 0 };
+	struct peer peer;
+
+	active(&peer);
+	first = create_endpoint(&peer);
+	second = create_endpoint(&peer);
+	cr_assert_eq(connect_shared(&peer, first), STATUS_PENDING);
+	fake_step(&peer.rig.fake);
+	peer_answers(&peer, STATUS_HOST_UNREACHABLE);
+	cr_assert_eq(connect_shared(&peer, second), STATUS_PENDING);
+	cr_expect_eq(NdkCloseSharedEndpoint(first, on_closed, &closed), STATUS_PENDING);
+	rig_run(&peer.rig);
+	cr_expect_eq(closed.calls, 1);
+	rig_close(&peer.rig);
+}
+
 /* MaxCallerData; the refused call does not use the connector up (ND's large private data). */
 Test(active, private_data)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Life-cycle rules that all objects share. */
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <netinet/in.h>
 #include <string.h>
 
 #include "rig.h"
@@ -121,6 +123,53 @@ Test(create, replies_in_another_order_find_their_requests)
 	fake_answer(&rig.fake, SHM_OP_CREATE_PD, STATUS_SUCCESS, NULL);
 	rig_run(&rig);
 	cr_expect_eq(pd.object->ObjectType, NdkObjectTypePd);
+	rig_close(&rig);
+}
+
+/* --- extensions -------------------------------------------------------------------------- */
+
+/* A header and a table whose second member, the adapter's first, asks for extensions. */
+static NTSTATUS ask(NDK_OBJECT_HEADER *header, unsigned int slot)
+{
+	const NDK_FN_QUERY_EXTENSION_INTERFACE *table =
+		*(const NDK_FN_QUERY_EXTENSION_INTERFACE *const *)(const void *)(header + 1);
+	NDK_EXTENSION_INTERFACE interface;
+	GUID id = { .Data1 = 1 };
+
+	return table[slot](header, &id, (NDK_VERSION){ 1, 0 }, &interface);
+}
+
+static void on_listen(PVOID context, NDK_CONNECTOR *connector)
+{
+	cr_assert_fail("nobody connects");
+}
+
+/* NdkQueryExtension: of every object, and there is none. */
+Test(extension, no_object_has_one)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr.s_addr = htonl(0x0a000001) };
+	struct outcome made[4] = { 0 };
+	struct rig rig;
+
+	rig_queues(&rig);
+	rig_memory(&rig, NDK_MR_FLAG_ALLOW_LOCAL_WRITE);
+	NdkCreateConnector(rig.adapter, on_created, &made[0], NULL);
+	NdkCreateListener(rig.adapter, on_listen, NULL, on_created, &made[1], NULL);
+	NdkCreateSharedEndpoint(rig.adapter, (PSOCKADDR)&address, sizeof(address), on_created,
+				&made[2], NULL);
+	NdkCreateSrq(rig.pd, 8, 1, 0, NULL, NULL, NULL, on_created, &made[3], NULL);
+	rig_run(&rig);
+	cr_expect_eq(ask(&rig.adapter->Header, 0), STATUS_NOT_SUPPORTED);
+	cr_expect_eq(ask(&rig.pd->Header, 1), STATUS_NOT_SUPPORTED);
+	cr_expect_eq(ask(&rig.cq->Header, 1), STATUS_NOT_SUPPORTED);
+	cr_expect_eq(ask(&rig.qp->Header, 1), STATUS_NOT_SUPPORTED);
+	cr_expect_eq(ask(&rig.mr->Header, 1), STATUS_NOT_SUPPORTED);
+	cr_expect_eq(ask(&rig.mw->Header, 1), STATUS_NOT_SUPPORTED);
+	for (unsigned int i = 0; i < 4; i++) {
+		cr_assert_eq(made[i].calls, 1, "object %u", i);
+		cr_expect_eq(ask(made[i].object, 1), STATUS_NOT_SUPPORTED, "object %u", i);
+	}
 	rig_close(&rig);
 }
 
