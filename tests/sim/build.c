@@ -28,8 +28,7 @@ uint32_t draw_length(struct end *end, uint32_t most)
 	return length <= most ? length : rng_below(rng, most + 1);
 }
 
-/* --- the client's own memory -------------------------------------------------------------------
- */
+/* --- the client's own memory ----------------------------------------------- */
 
 static void add_sge(struct end *end, struct op *op, uint32_t offset, uint32_t length)
 {
@@ -111,8 +110,7 @@ static void choose_sink(struct end *end, struct op *op)
 	}
 }
 
-/* --- the peer's memory
- * ------------------------------------------------------------------------------ */
+/* --- the peer's memory ----------------------------------------------------- */
 
 uint32_t op_right(enum op_kind kind)
 {
@@ -186,8 +184,7 @@ static void choose_target(struct end *end, struct op *op)
 		aim_region(end, op);
 }
 
-/* --- kinds
- * ------------------------------------------------------------------------------------------ */
+/* --- kinds ----------------------------------------------------------------- */
 
 static uint32_t most_bytes(const struct end *end, enum op_kind kind)
 {

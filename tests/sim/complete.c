@@ -260,8 +260,7 @@ static void complete_receive(struct end *end, const struct shm_cqe *cqe)
 	end->receive_head++;
 }
 
-/* --- all of them
- * ---------------------------------------------------------------------------------------- */
+/* --- all of them ----------------------------------------------------------- */
 
 void complete_entry(struct host *host, const struct shm_cqe *cqe)
 {

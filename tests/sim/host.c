@@ -8,6 +8,7 @@
 #include "shm/segment.h"
 #include "shm/spsc.h"
 #include "peek.h"
+#include "loose.h"
 #include "sim.h"
 #include "wire/icrc.h"
 
@@ -132,8 +133,7 @@ static void io_notify(void *context, uint32_t session)
 	worker->host->notified = true;
 }
 
-/* --- a worker's turn ---------------------------------------------------------------------------
- */
+/* --- a worker's turn ------------------------------------------------------- */
 
 /* A refusal that arrives ends the queue pair at once: with its own status and no other. */
 static void watch_fatal_nak(struct sim_worker *worker, const struct wire_view *view, bool fatal,
@@ -265,8 +265,7 @@ bool host_is_fresh(const struct host *host)
 	return false;
 }
 
-/* --- completion queues
- * ----------------------------------------------------------------------------- */
+/* --- completion queues ----------------------------------------------------- */
 
 struct sim_cq *cq_open(struct host *host, uint32_t depth, uint32_t notify)
 {
@@ -295,8 +294,7 @@ void cq_close(struct sim_cq *cq)
 	free(cq);
 }
 
-/* --- tokens
- * ------------------------------------------------------------------------------------------ */
+/* --- tokens ---------------------------------------------------------------- */
 
 void token_list_add(struct token_list *list, uint32_t token)
 {
@@ -368,8 +366,7 @@ uint32_t host_take_token(struct host *host)
 	return token;
 }
 
-/* --- set-up
- * -------------------------------------------------------------------------------------------- */
+/* --- set-up ---------------------------------------------------------------- */
 
 uint64_t host_address(const struct host *host, uint32_t offset)
 {
@@ -572,8 +569,7 @@ void host_destroy(struct host *host)
 	free(host->stock.token);
 }
 
-/* --- finding ends
- * -------------------------------------------------------------------------------------------- */
+/* --- finding ends ---------------------------------------------------------- */
 
 struct end *host_find_index(struct host *host, uint32_t index)
 {

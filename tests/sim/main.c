@@ -173,8 +173,7 @@ static void report_sum(const struct sim_statistics *s, uint64_t seeds)
 	       (unsigned long long)s->revoked_in_use, (unsigned long long)s->strip_checks);
 }
 
-/* --- command line -------------------------------------------------------------------------------
- */
+/* --- command line ---------------------------------------------------------- */
 
 static _Noreturn void usage(FILE *out, int status)
 {

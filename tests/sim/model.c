@@ -258,8 +258,7 @@ void model_match(struct end *sender)
 	}
 }
 
-/* --- comparison ----------------------------------------------------------------------------------
- */
+/* --- comparison ------------------------------------------------------------ */
 
 void model_compare(struct world *world)
 {
@@ -277,8 +276,7 @@ void model_compare(struct world *world)
 	world->statistics.quiet_points++;
 }
 
-/* --- resolution
- * ------------------------------------------------------------------------------------- */
+/* --- resolution ------------------------------------------------------------ */
 
 static uint32_t count_differences(const struct host *host, const struct piece *area, uint32_t areas)
 {

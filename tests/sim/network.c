@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loose.h"
 #include "sim.h"
 #include "wire/icrc.h"
 

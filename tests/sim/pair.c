@@ -18,7 +18,7 @@ static uint32_t draw_psn(struct rng *rng)
 
 static uint32_t draw_rights(struct rng *rng)
 {
-	return (rng_percent(rng, 85) ? 7 : rng_below(rng, 8)) * RIGHT_REMOTE_READ;
+	return (rng_percent(rng, 70) ? 7 : rng_below(rng, 8)) * RIGHT_REMOTE_READ;
 }
 
 /* Both ends know the same of timers; a network without losses needs none. */
@@ -334,8 +334,7 @@ void pair_close(struct pair *pair)
 	pair->state = PAIR_GONE;
 }
 
-/* --- turn --------------------------------------------------------------------------------------
- */
+/* --- turn ------------------------------------------------------------------ */
 
 static unsigned int end_pair(struct pair *pair)
 {

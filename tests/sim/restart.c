@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "loose.h"
 #include "sim.h"
 
 #define NEED(condition)                                                                          \

@@ -15,6 +15,7 @@
 #include <stdio.h>
 
 #include "config.h"
+#include "fault.h"
 #include "frame.h"
 #include "memory/memory.h"
 #include "rng.h"
@@ -50,6 +51,7 @@
 #define AREA_LOOSE     (2 * LOOSE_BYTES + LOOSE_RECEIVES * LOOSE_SLOT + 4 * AREA_GUARD)
 
 struct world;
+struct loose;
 struct host;
 struct pair;
 struct end;
@@ -84,56 +86,6 @@ enum op_kind {
 	KIND_BIND,
 	KIND_INVALIDATE,
 	KINDS
-};
-
-#define FAULTS(X)                                                                  \
-	X(NONE, "none")                                                            \
-	X(UNKNOWN_TOKEN, "token that never was")                                   \
-	X(DEAD_TOKEN, "token of an invalidated window")                            \
-	X(LOCAL_TOKEN, "local token of the peer")                                  \
-	X(DOMAIN, "token of another protection domain")                            \
-	X(TIED, "window tied to another queue pair")                               \
-	X(RANGE, "range not inside the window or region")                          \
-	X(RIGHT, "right that the window lacks")                                    \
-	X(ALIGNMENT, "atomic not on 8 bytes")                                      \
-	X(QP_RIGHT, "operation that the queue pair does not allow")                \
-	X(TOO_LONG, "SEND longer than the receive")                                \
-	X(RECEIVE_TOKEN, "receive with a bad local token")                         \
-	X(RECEIVE_SHAPE, "receive with too many SGEs")                             \
-	X(INVALIDATE_TOKEN, "SEND with invalidate of a token that is no window's") \
-	X(NO_RECEIVE, "SEND that never finds a receive")                           \
-	X(SGE_TOKEN, "bad local token")                                            \
-	X(SGE_RANGE, "SGE beyond its region")                                      \
-	X(SGE_COUNT, "too many SGEs")                                              \
-	X(INLINE_LENGTH, "inline data longer than agreed")                         \
-	X(INLINE_KIND, "inline READ")                                              \
-	X(OPCODE, "no such operation")                                             \
-	X(ATOMIC_LENGTH, "atomic whose result has not 8 bytes")                    \
-	X(BIND_TOKEN, "bind of a token that is not in the stock")                  \
-	X(BIND_RANGE, "bind beyond the region")                                    \
-	X(BIND_LENGTH, "bind of nothing")                                          \
-	X(BIND_BOUND, "bind of a bound window")                                    \
-	X(DEAD_INVALIDATE, "invalidate of a dead token")                           \
-	X(BIND_RIGHT, "bind of a right that the region lacks")                     \
-	X(BIND_DOMAIN, "bind of another domain's region")                          \
-	X(FAST_REGISTER, "fast registration that cannot be")                       \
-	X(SGE_RIGHT, "result into memory that may only be read")                   \
-	X(SUM_LENGTH, "SGEs longer than any message")                              \
-	X(READS_NONE, "READ or atomic where none may be outstanding")              \
-	X(WIRE_SHORT, "packet in the middle that is not full")                     \
-	X(WIRE_EMPTY, "last packet with nothing in it")                            \
-	X(WIRE_LONG, "packet longer than the path MTU")                            \
-	X(WIRE_SEQUENCE, "opcode out of sequence")                                 \
-	X(WIRE_LENGTH, "WRITE of another length than it carries")                  \
-	X(WIRE_HUGE, "READ longer than any message")                               \
-	X(WIRE_RESPONSE, "READ response that is too short")                        \
-	X(WIRE_NAK, "NAK of a reserved code")
-
-enum fault {
-#define FAULT_ENUM(name, text) FAULT_##name,
-	FAULTS(FAULT_ENUM)
-#undef FAULT_ENUM
-		FAULT_COUNT
 };
 
 struct receive {
@@ -335,54 +287,7 @@ struct pair {
 	bool tight;        /* they are not, and RNR retries have an end */
 };
 
-/* --- unreliable queue pairs ------------------------------------------------------- */
-
-struct loose_message {
-	uint32_t number;
-	uint8_t kind; /* SEND, SEND_IMM, WRITE, WRITE_IMM */
-	bool never;   /* it does not arrive, whatever the network does */
-	bool solicited;
-	uint32_t length, target, immediate, token;
-	uint8_t *bytes;
-};
-
-struct loose_end {
-	struct loose *loose;
-	struct host *host;
-	struct loose_end *peer;
-	unsigned int side;
-	uint32_t area, source, target, receive_area; /* in the host's memory */
-	uint32_t index, number, worker;
-	struct qp_config config;
-	struct qp_path path;
-	struct sim_cq *cq;
-	uint32_t ah;
-	uint32_t local, remote; /* tokens of a region over target and receives */
-	uint32_t next_psn;      /* of the next frame */
-	struct loose_message message[LOOSE_HISTORY];
-	uint32_t head, tail;                 /* requests in hand */
-	uint32_t receive_head, receive_tail; /* receives in hand */
-	uint32_t split[LOOSE_RECEIVES];      /* bytes of a receive's first SGE */
-	uint32_t matched;                    /* first message of the peer that can come next */
-	uint64_t frames_sent, frames_come;
-	bool flush_asked, flushed;
-	bool small_cq, overrun;
-};
-
-struct loose {
-	struct world *world;
-	uint32_t number;
-	uint8_t type; /* enum shm_qp_type */
-	/* The network changes headers at will: what comes of it does not matter, but where. */
-	bool wild, dead;
-	uint32_t region[2];
-	uint32_t mtu;
-	uint32_t capacity; /* of every receive */
-	struct loose_end end[2];
-};
-
-/* --- hosts --------------------------------------------------------------------------------------
- */
+/* --- hosts ----------------------------------------------------------------- */
 
 struct sim_worker {
 	struct host *host;
@@ -452,8 +357,7 @@ struct sim_buffer {
 	uint8_t bytes[4096 + 256];
 };
 
-/* --- network
- * -------------------------------------------------------------------------------------- */
+/* --- network --------------------------------------------------------------- */
 
 /* What was done to a frame that the receiver must not take. */
 enum tamper {
@@ -518,21 +422,18 @@ struct world {
 	struct sim_statistics statistics;
 };
 
-/* --- main.c
- * ------------------------------------------------------------------------------------------ */
+/* --- main.c ---------------------------------------------------------------- */
 
 /* Tells what went wrong and how to see it again, and ends the program. */
 _Noreturn void sim_fail(struct world *world, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 void sim_log(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* --- world.c
- * ----------------------------------------------------------------------------------------- */
+/* --- world.c --------------------------------------------------------------- */
 
 void world_run(struct world *world);
 
-/* --- host.c
- * ------------------------------------------------------------------------------------------- */
+/* --- host.c ---------------------------------------------------------------- */
 
 void host_create(struct world *world, unsigned int number);
 void host_destroy(struct host *host);
@@ -571,27 +472,6 @@ void host_restart(struct host *host);
 void stores_begin(struct host *host);
 void stores_end(void);
 
-/* --- loose.c ---------------------------------------------------------------------- */
-
-void loose_open(struct world *world, uint32_t number);
-unsigned int loose_turn(struct loose *loose);
-bool loose_is_still(const struct loose *loose);
-/* Before all memory is compared: what may be there by now is the model's. */
-void loose_settle(struct world *world);
-struct loose_end *loose_find(const struct host *host, uint32_t number);
-/* A frame of it leaves. */
-void loose_sent(struct loose_end *sender, const uint8_t *frame, const struct frame_facts *facts);
-void loose_overrun(struct host *host, uint32_t cq);
-/* Whether the event is about one of them. */
-bool loose_event(struct host *host, const struct transport_event *event);
-/* The host's daemon has died: what the next one is shown, and what it is told again. */
-void loose_show(struct host *host);
-void loose_resume(struct host *host);
-void loose_flush(struct loose *loose);
-bool loose_is_wild(const struct host *host, uint32_t number);
-bool loose_is_flushed(const struct loose *loose);
-void loose_close(struct loose *loose);
-
 /* --- move.c ------------------------------------------------------------------------ */
 
 /* Now and then one is asked to change workers. */
@@ -602,8 +482,7 @@ void move_turn(struct sim_worker *worker);
 bool move_receive(struct sim_worker *worker, struct sim_buffer *buffer, uint32_t qpn);
 void move_return_flights(struct sim_worker *worker);
 
-/* --- network.c
- * ------------------------------------------------------------------------------------------ */
+/* --- network.c ------------------------------------------------------------- */
 
 /* A frame leaves a host: decides its fate. */
 void network_send(struct world *world, struct host *from, struct sim_buffer *buffer);
@@ -616,19 +495,6 @@ void network_destroy(struct world *world);
 /* Something went wrong that a retry has to make good. */
 void pair_trouble(struct pair *pair);
 
-/* --- forge.c ---------------------------------------------------------------------- */
-
-/* What was changed; the ICRC is still to be made right. Must be refused without a word. */
-const char *forge_refused(struct world *world, uint8_t *frame, const struct frame_facts *facts);
-/* Must make no difference. Far PSNs are far outside of every window. */
-const char *forge_harmless(struct world *world, struct sim_buffer *buffer,
-			   const struct frame_facts *facts);
-/* Any bits of the headers behind the outer ones, but whose queue pair it is. */
-void forge_wild(struct world *world, uint8_t *frame, const struct frame_facts *facts);
-void forge_future(struct world *world, const struct end *end, struct sim_buffer *buffer);
-/* A frame of a request whose fault the network makes: which one, or NULL. */
-const char *forge_fault(struct end *receiver, struct sim_buffer *buffer, struct frame_facts *facts);
-
 /* --- witness.c -------------------------------------------------------------------- */
 
 void witness_posted(struct end *end, struct op *op);
@@ -638,8 +504,7 @@ void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 /* An RNR NAK reaches this end. */
 void witness_rnr(struct end *end, uint32_t psn, uint8_t code);
 
-/* --- model.c
- * ---------------------------------------------------------------------------------------------- */
+/* --- model.c --------------------------------------------------------------- */
 
 void model_gather(const struct host *host, const struct piece *piece, uint32_t pieces,
 		  uint8_t *out);
@@ -663,9 +528,7 @@ void model_compare(struct world *world);
 void model_resolve(struct end *end);
 void op_free(struct op *op);
 
-/* --- queue.c
- * ------------------------------------------------------------------------------------------------
- */
+/* --- queue.c --------------------------------------------------------------- */
 
 void queue_post(struct end *end, struct op *op);
 void queue_post_receive(struct end *end, struct receive *receive, const struct shm_sge *sge,
@@ -676,9 +539,7 @@ void cq_arm(struct sim_cq *cq, uint32_t type);
 /* Everything that an end has to be told. How many completions. */
 unsigned int end_poll(struct end *end);
 
-/* --- complete.c
- * -----------------------------------------------------------------------------------------------
- */
+/* --- complete.c ------------------------------------------------------------ */
 
 void complete_entry(struct host *host, const struct shm_cqe *cqe);
 /* A receive of either kind, with the message that should have taken it. */
@@ -686,8 +547,7 @@ void receive_completed(struct end *end, struct receive *receive, const struct sh
 /* Requests whose entries were taken, and silent ones that the queue says are done. */
 void complete_requests(struct end *end);
 
-/* --- traffic.c, build.c, receive.c
- * -------------------------------------------------------------------------- */
+/* --- traffic.c, build.c, receive.c ----------------------------------------- */
 
 /* The client of an end: posts receives and requests. How many. */
 unsigned int traffic_turn(struct end *end);
@@ -723,9 +583,7 @@ void srq_limit_event(struct host *host, uint32_t index, uint32_t left);
 /* When all is still: none is lost. */
 void srq_check(const struct sim_srq *srq);
 
-/* --- window.c
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- window.c -------------------------------------------------------------- */
 
 void window_create_all(struct end *end);
 void window_destroy_all(struct end *end);
@@ -748,25 +606,7 @@ bool window_in_use(const struct sim_window *window);
 /* No more uses of windows that others may use; whether some are still under way. */
 bool windows_lent(struct end *end);
 
-/* --- fault.c
- * -----------------------------------------------------------------------------------------------------
- */
-
-/* Posts a wrong request. False: none of those tried can be made now. */
-bool fault_post(struct end *end);
-const char *fault_name(enum fault fault);
-/* The event that ends the responder's queue pair for it; 0: it does not reach the responder. */
-uint32_t fault_async(enum fault fault);
-/* Whether the network makes it, by changing frames. */
-bool fault_is_forged(enum fault fault);
-/* Whether the request leaves its host at all. */
-bool fault_leaves(enum fault fault);
-/* Whether the responder reports a bad token. */
-bool fault_is_token(enum fault fault);
-
-/* --- pair.c
- * ------------------------------------------------------------------------------------------------------
- */
+/* --- pair.c ---------------------------------------------------------------- */
 
 void pair_open(struct world *world, uint32_t number);
 /* Watches for the end of a pair, ends it, replaces it unless the world is closing. */
@@ -776,9 +616,7 @@ void pair_flush(struct pair *pair);
 void pair_close(struct pair *pair);
 bool pair_is_still(const struct pair *pair);
 
-/* --- judge.c
- * -----------------------------------------------------------------------------------------------------
- */
+/* --- judge.c --------------------------------------------------------------- */
 
 /* A request did not succeed: was that to be expected? */
 void judge_failure(struct end *end, struct op *op, int32_t status);

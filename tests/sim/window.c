@@ -398,7 +398,7 @@ unsigned int window_turn(struct end *end)
 		traffic_post(end, window_bind_op(end, window));
 		return 1;
 	}
-	if (window->state == WINDOW_BOUND && rng_percent(rng, window->strip ? 2 : 10) &&
+	if (window->state == WINDOW_BOUND && rng_percent(rng, window->strip ? 4 : 10) &&
 	    may_invalidate(end, window)) {
 		traffic_post(end, invalidate_op(end, window));
 		if (window->strip)

@@ -437,8 +437,7 @@ void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 		check_nak(sender, facts);
 }
 
-/* --- RNR NAKs ----------------------------------------------------------------------------------
- */
+/* --- RNR NAKs -------------------------------------------------------------- */
 
 /* IBTA table 45, in units of 10 us. */
 uint64_t rnr_time(uint8_t code)

@@ -2,6 +2,7 @@
 /* The run: virtual time, turns of everybody in it, points where all is still and compared. */
 #include <stdlib.h>
 
+#include "loose.h"
 #include "sim.h"
 
 static unsigned int turn_workers(struct world *world)
