@@ -246,19 +246,25 @@ static bool pong_once(struct ping *ping)
 
 static bool serve(struct ping *ping, NDK_CONNECTOR *connector)
 {
+	ORIEL_RESULT result;
 	uint64_t rounds = 0;
+	bool up;
 
 	ping->gone = false;
 	ping->received = 0;
 	ping->qp = example_qp(&ping->example, NULL, DEPTH);
-	if (!ping->qp || !post_receive(ping) ||
-	    !example_accept(&ping->example, connector, ping->qp, &ping->gone))
-		return false;
-	while ((ping->count == 0 || rounds < ping->count) && !stop && pong_once(ping))
+	up = ping->qp && post_receive(ping) &&
+	     example_accept(&ping->example, connector, ping->qp, &ping->gone);
+	while (up && (ping->count == 0 || rounds < ping->count) && !stop && pong_once(ping))
 		rounds++;
-	example_disconnect(&ping->example, connector);
+	if (up)
+		example_disconnect(&ping->example, connector);
 	example_close_object(&ping->example, &connector->Header);
-	example_close_object(&ping->example, &ping->qp->Header);
+	if (ping->qp)
+		example_close_object(&ping->example, &ping->qp->Header);
+	/* What was flushed is not the next client's. */
+	while (OrielGetCqResults(ping->example.cq, &result, 1))
+		;
 	printf("oriel-rping: served %llu rounds\n", (unsigned long long)rounds);
 	fflush(stdout);
 	return rounds != 0 && (ping->count == 0 || rounds == ping->count);

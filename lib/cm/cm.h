@@ -39,7 +39,7 @@ enum cm_event_type {
 	/*
 	 * The connection's number and QPN are free again: the last event of every connection,
 	 * released or not. Comes from inside cm_reject() and cm_release() when there is nothing
-	 * to wait for.
+	 * to wait for, and from wherever a connection begins when the table is full.
 	 */
 	CM_TIMEWAIT_OVER,
 };
@@ -87,7 +87,7 @@ struct cm_io {
 struct cm_config {
 	uint32_t connections;       /* table size, index 0 included */
 	uint32_t backlog;           /* requests that may wait for an answer, per listener */
-	uint32_t requests_per_peer; /* unanswered ones that one source address may have */
+	uint32_t requests_per_peer; /* that are not up yet, of one source address */
 	uint8_t ca_guid[8];
 };
 

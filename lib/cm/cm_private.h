@@ -84,11 +84,12 @@ struct cm {
 	struct cm_index by_local_id;  /* every record but free ones */
 	struct cm_index by_remote_id; /* peer address, id: as soon as the id is known */
 	struct cm_index by_qpn;       /* peer address, GUID, QPN: while connected or about to be */
-	struct cm_index by_peer;      /* peer address: while REQ_RECEIVED */
+	struct cm_index by_peer;      /* peer address: what is_of_peer() counts */
 
 	uint32_t *free_ring; /* free records, the longest free one first */
 	uint32_t free_first, free_count;
-	uint32_t *heap; /* records with a timer, the earliest at 1 */
+	uint32_t evicted; /* the last record that gave way */
+	uint32_t *heap;   /* records with a timer, the earliest at 1 */
 	uint32_t *heap_place;
 	uint32_t heap_count;
 
@@ -101,6 +102,7 @@ struct connection *cm_connection_at(const struct cm *cm, uint32_t index);
 /* A record in any state but free; NULL for an index that no caller should have. */
 struct connection *cm_connection_get(const struct cm *cm, uint32_t index);
 uint32_t cm_connection_index(const struct cm *cm, const struct connection *c);
+bool cm_connection_make_room(struct cm *cm); /* for one; false: all are in use */
 struct connection *cm_connection_create(struct cm *cm, const struct cm_address *address);
 void cm_connection_set_remote(struct cm *cm, struct connection *c, uint32_t remote_id);
 void cm_connection_set_state(struct cm *cm, struct connection *c, enum connection_state state);
@@ -122,7 +124,9 @@ struct connection *cm_connection_by_qpn(const struct cm *cm, const uint8_t peer[
 bool cm_connection_is_pending(const struct connection *c); /* begun, and not up yet */
 bool cm_connection_is_asked(const struct connection *c);   /* the application owes an answer */
 bool cm_connection_was_refused(const struct connection *c);
+/* Of this peer's requests: those not up yet; its answered questions that are remembered. */
 uint32_t cm_connection_pending_of_peer(const struct cm *cm, const uint8_t peer[16]);
+uint32_t cm_connection_answered_of_peer(const struct cm *cm, const uint8_t peer[16]);
 void cm_connection_event(struct cm *cm, struct connection *c, enum cm_event_type type,
 			 uint32_t reason, const struct cm_parameters *parameters);
 
@@ -202,6 +206,7 @@ int cm_sidr_accept(struct cm *cm, struct connection *c, uint64_t cookie,
 		   const struct cm_parameters *parameters, uint64_t now);
 int cm_sidr_reject(struct cm *cm, struct connection *c, const struct cm_refusal *refusal,
 		   uint64_t now);
+void cm_sidr_drop(struct cm *cm, struct connection *c); /* refuses; the caller ends it */
 int cm_sidr_resolve(struct cm *cm, const struct cm_address *address,
 		    const struct cm_parameters *parameters, uint64_t cookie, uint32_t *connection,
 		    uint64_t now);

@@ -121,15 +121,39 @@ struct connection *cm_connection_by_qpn(const struct cm *cm, const uint8_t peer[
 	return NULL;
 }
 
-/* The limit per peer keeps this walk short. */
-uint32_t cm_connection_pending_of_peer(const struct cm *cm, const uint8_t peer[16])
+/*
+ * What a peer can heap up by asking alone, and what is therefore bounded for each: requests
+ * without an RTU, whether or not they are answered, and answers to SIDR kept for repetition.
+ */
+static bool is_of_peer(const struct connection *c)
+{
+	return cm_connection_is_asked(c) || c->state == CONNECTION_REP_SENT ||
+	       (c->state == CONNECTION_TIMEWAIT && c->passive && c->space == CM_PS_UDP);
+}
+
+/* The limits per peer keep this walk short. */
+static uint32_t count_of_peer(const struct cm *cm, const uint8_t peer[16], bool answered)
 {
 	uint32_t i = cm_index_first(&cm->by_peer, hash_peer(cm, peer));
 	uint32_t count = 0;
 
-	for (; i; i = cm_index_next(&cm->by_peer, i))
-		count += !memcmp(cm_connection_at(cm, i)->address.remote_gid, peer, 16);
+	for (; i; i = cm_index_next(&cm->by_peer, i)) {
+		const struct connection *c = cm_connection_at(cm, i);
+
+		count += (c->state == CONNECTION_TIMEWAIT) == answered &&
+			 !memcmp(c->address.remote_gid, peer, 16);
+	}
 	return count;
+}
+
+uint32_t cm_connection_pending_of_peer(const struct cm *cm, const uint8_t peer[16])
+{
+	return count_of_peer(cm, peer, false);
+}
+
+uint32_t cm_connection_answered_of_peer(const struct cm *cm, const uint8_t peer[16])
+{
+	return count_of_peer(cm, peer, true);
 }
 
 bool cm_connection_is_pending(const struct connection *c)
@@ -169,12 +193,31 @@ static uint32_t draw_local_id(struct cm *cm)
 	return id;
 }
 
+/*
+ * The past gives way to the present: without its record a straggler of an ended connection is one
+ * of an unknown connection, and is answered as well. Records were handed out in order, so
+ * this one is among the oldest.
+ */
+bool cm_connection_make_room(struct cm *cm)
+{
+	struct connection *c;
+
+	if (cm->free_count || !cm->in_state[CONNECTION_TIMEWAIT])
+		return cm->free_count != 0;
+	do {
+		cm->evicted = cm->evicted % (cm->config.connections - 1) + 1;
+		c = cm_connection_at(cm, cm->evicted);
+	} while (c->state != CONNECTION_TIMEWAIT);
+	cm_connection_finish(cm, c);
+	return true;
+}
+
 struct connection *cm_connection_create(struct cm *cm, const struct cm_address *address)
 {
 	struct connection *c;
 	uint32_t i;
 
-	if (!cm->free_count)
+	if (!cm_connection_make_room(cm))
 		return NULL;
 	i = cm->free_ring[cm->free_first];
 	cm->free_first = (cm->free_first + 1) % cm->config.connections;
@@ -203,10 +246,10 @@ static void enter_state(struct cm *cm, struct connection *c, enum connection_sta
 	if (state_owns_remote_qpn(state))
 		cm_index_add(&cm->by_qpn,
 			     hash_qpn(cm, c->address.remote_gid, c->remote_guid, c->remote_qpn), i);
-	if (cm_connection_is_asked(c)) {
+	if (is_of_peer(c))
 		cm_index_add(&cm->by_peer, hash_peer(cm, c->address.remote_gid), i);
+	if (cm_connection_is_asked(c))
 		cm->listener[c->listener].pending++;
-	}
 }
 
 static void leave_state(struct cm *cm, struct connection *c)
@@ -218,8 +261,9 @@ static void leave_state(struct cm *cm, struct connection *c)
 		cm_index_remove(&cm->by_qpn,
 				hash_qpn(cm, c->address.remote_gid, c->remote_guid, c->remote_qpn),
 				i);
-	if (cm_connection_is_asked(c)) {
+	if (is_of_peer(c))
 		cm_index_remove(&cm->by_peer, hash_peer(cm, c->address.remote_gid), i);
+	if (cm_connection_is_asked(c)) {
 		cm->listener[c->listener].pending--;
 		c->listener = 0;
 	}

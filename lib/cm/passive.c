@@ -157,7 +157,7 @@ void cm_passive_drop(struct cm *cm, struct connection *c)
 	struct cm_refusal refusal = { .reason = CM_REJ_CONSUMER };
 
 	if (c->state == CONNECTION_SIDR_RECEIVED)
-		cm_sidr_reject(cm, c, &refusal, 0);
+		cm_sidr_drop(cm, c);
 	else
 		cm_send_rej(cm, c, CM_SUBJECT_REQ, &refusal);
 	cm_connection_set_state(cm, c, CONNECTION_TIMEWAIT);

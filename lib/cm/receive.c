@@ -11,6 +11,7 @@
 #define METHOD_GET_RESPONSE 0x81u
 #define MAD_BODY            24u
 #define RESPONSE_TIME_CODE  18u /* 1.07 s */
+#define APR_NOT_SUPPORTED   2u
 
 /* Versions, no capabilities, how long an answer may take. */
 static void answer_class_port_info(struct cm *cm, const struct cm_address *from,
@@ -23,6 +24,26 @@ static void answer_class_port_info(struct cm *cm, const struct cm_address *from,
 	answer[MAD_BODY] = BASE_VERSION;
 	answer[MAD_BODY + 1] = CM_CLASS_VERSION;
 	answer[MAD_BODY + 7] = RESPONSE_TIME_CODE;
+	cm_send_mad(cm, from, answer);
+}
+
+/* There are no alternate paths on RoCE: APR, whatever the LAP names, with the ids swapped. */
+static void refuse_path(struct cm *cm, const struct cm_address *from, const uint8_t mad[256])
+{
+	uint8_t answer[256] = { 0 };
+	struct cm_rtu ids;
+
+	cm_rtu_parse(mad, &ids); /* they stand at the same place in a LAP */
+	if (!cm_connection_of_both_ids(cm, from, ids.local_id, ids.remote_id)) {
+		cm->statistics.unknown++;
+		return;
+	}
+	memcpy(answer, mad, MAD_BODY);
+	put_be16(answer + 16, CM_ATTR_APR);
+	put_be32(answer + 20, 0);
+	memcpy(answer + MAD_BODY, mad + MAD_BODY + 4, 4);
+	memcpy(answer + MAD_BODY + 4, mad + MAD_BODY, 4);
+	answer[MAD_BODY + 9] = APR_NOT_SUPPORTED;
 	cm_send_mad(cm, from, answer);
 }
 
@@ -66,9 +87,8 @@ void cm_receive(struct cm *cm, const struct cm_address *from, const uint8_t mad[
 	case CM_ATTR_DREP: cm_disconnect_reply(cm, from, mad, now); break;
 	case CM_ATTR_SIDR_REQ: cm_sidr_request(cm, from, mad, header.tid, now); break;
 	case CM_ATTR_SIDR_REP: cm_sidr_reply(cm, from, mad); break;
-	/* There are no alternate paths on RoCE. */
-	case CM_ATTR_LAP:
-	case CM_ATTR_APR: break;
+	case CM_ATTR_LAP: refuse_path(cm, from, mad); break;
+	case CM_ATTR_APR: break; /* nobody asked: we send no LAP */
 	default: cm->statistics.malformed++; break;
 	}
 }

@@ -92,8 +92,9 @@ static uint32_t check_mtu(const struct cm *cm, const struct cm_address *from,
 static uint32_t check_limits(struct cm *cm, const struct cm_address *from,
 			     const struct request_target *target)
 {
-	if (cm->free_count && cm->listener[target->listener].pending < cm->config.backlog &&
-	    cm_connection_pending_of_peer(cm, from->remote_gid) < cm->config.requests_per_peer)
+	if (cm->listener[target->listener].pending < cm->config.backlog &&
+	    cm_connection_pending_of_peer(cm, from->remote_gid) < cm->config.requests_per_peer &&
+	    cm_connection_make_room(cm))
 		return 0;
 	cm->statistics.refused_backlog++;
 	return CM_REJ_NO_RESOURCES;

@@ -2,7 +2,8 @@
 /*
  * Service resolution (SIDR): one question, one answer, and a peer knows which queue pair takes its
  * datagrams. Nothing is connected. The record lives on for a timewait, so that a question that
- * comes again is answered again and not asked again of the application.
+ * comes again is answered again and not asked again of the application; of a peer that asks more
+ * than is remembered, it is asked again.
  */
 #include <errno.h>
 #include <string.h>
@@ -143,8 +144,9 @@ static uint8_t check(struct cm *cm, const struct cm_address *from, const struct 
 	    !cm->io.own_address(cm->io.context, header->destination_gid) ||
 	    (req->pkey & PKEY_MASK) != PKEY_MASK)
 		return SIDR_REJECTED;
-	if (cm->free_count && cm->listener[*listener].pending < cm->config.backlog &&
-	    cm_connection_pending_of_peer(cm, from->remote_gid) < cm->config.requests_per_peer)
+	if (cm->listener[*listener].pending < cm->config.backlog &&
+	    cm_connection_pending_of_peer(cm, from->remote_gid) < cm->config.requests_per_peer &&
+	    cm_connection_make_room(cm))
 		return SIDR_VALID;
 	cm->statistics.refused_backlog++;
 	return SIDR_NO_QP;
@@ -212,15 +214,23 @@ void cm_sidr_request(struct cm *cm, const struct cm_address *from, const uint8_t
 }
 
 static void answer(struct cm *cm, struct connection *c, struct cm_sidr_rep *rep,
-		   const uint8_t *private_data, uint32_t private_length, uint64_t now)
+		   const uint8_t *private_data, uint32_t private_length)
 {
 	rep->request_id = c->remote_id;
 	rep->service_id = cm_service_id(CM_PS_UDP, c->port);
 	if (private_length)
 		memcpy(rep->private_data, private_data, private_length);
 	cm_sidr_rep_encode(rep, c->tid, c->mad);
-	cm_connection_enter_timewait(cm, c, now);
 	cm_send_again(cm, c);
+}
+
+static void remember(struct cm *cm, struct connection *c, uint64_t now)
+{
+	if (cm_connection_answered_of_peer(cm, c->address.remote_gid) <
+	    cm->config.requests_per_peer)
+		cm_connection_enter_timewait(cm, c, now);
+	else
+		cm_connection_finish(cm, c);
 }
 
 int cm_sidr_accept(struct cm *cm, struct connection *c, uint64_t cookie,
@@ -233,7 +243,8 @@ int cm_sidr_accept(struct cm *cm, struct connection *c, uint64_t cookie,
 	if (parameters->private_length > CM_SIDR_REP_PRIVATE)
 		return -EMSGSIZE;
 	c->cookie = cookie;
-	answer(cm, c, &rep, parameters->private_data, parameters->private_length, now);
+	answer(cm, c, &rep, parameters->private_data, parameters->private_length);
+	remember(cm, c, now);
 	return 0;
 }
 
@@ -244,6 +255,14 @@ int cm_sidr_reject(struct cm *cm, struct connection *c, const struct cm_refusal 
 
 	if (refusal->private_length > CM_SIDR_REP_PRIVATE)
 		return -EMSGSIZE;
-	answer(cm, c, &rep, refusal->private_data, refusal->private_length, now);
+	answer(cm, c, &rep, refusal->private_data, refusal->private_length);
+	remember(cm, c, now);
 	return 0;
+}
+
+void cm_sidr_drop(struct cm *cm, struct connection *c)
+{
+	struct cm_sidr_rep rep = { .status = SIDR_REJECTED };
+
+	answer(cm, c, &rep, NULL, 0);
 }

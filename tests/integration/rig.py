@@ -49,6 +49,7 @@ def build_root():
 
 def program(name):
     places = {
+        "oriel-connect": "bench",
         "oriel-perf": "bench",
         "oriel-flood": "bench",
         "oriel-sink": "bench",

@@ -310,13 +310,16 @@ def rnr_retries(memory):
         c.open = False
 
 
-@case("an alternate path is not supported, and the REP says so to who asks for one")
+@case("an alternate path is not supported: the REP says so to who names one, APR 2 to a LAP")
 def alternate_path(memory):
     c = connect(alternate=struct.pack("!HH", 1, 1) + roce.gid("10.66.0.99") + roce.gid("10.66.0.1"))
     expect_equal(c.rep.body[26] >> 1 & 3, 1, "failover accepted")
     expect_alive(c)
-    c.mad(0x19, c.ids() + bytes(160))
-    c.mad(0x1A, c.ids() + bytes(160))
+    c.mad(0x19, c.ids() + bytes(224))
+    refusal_of_path = Stage.wire.mad(0x1A, c.local_id, "APR")
+    expect_equal((refusal_of_path.tid, refusal_of_path.local_id, refusal_of_path.body[8:10]),
+                 (c.tid, c.remote_id, b"\0\2"), "APR")
+    c.mad(0x1A, c.ids() + bytes(224))
     Stage.wire.barrier()
     expect_alive(c)
 

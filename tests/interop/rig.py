@@ -16,7 +16,9 @@ GUEST = "peer"
 TAP = "orl-tap0"
 MAX_MTU = 9000
 PROGRAMS = {"orield": "app/orield", "oriel-target": "app/oriel-target",
-            "orielctl": "app/orielctl", "connect-out": "tests/interop/connect-out"}
+            "orielctl": "app/orielctl", "connect-out": "tests/interop/connect-out",
+            "oriel-connect": "bench/oriel-connect",
+            **{f"oriel-{name}": f"app/oriel-{name}" for name in ("rping", "cmatose", "udaddy")}}
 GUEST_PROGRAMS = ["tests/interop/export-client", "tests/interop/stock-server"]
 PORT, READ_ONLY_PORT = 7471, 7472
 STOCK_PORT, RPING_PORT = 7480, 7174
@@ -164,6 +166,12 @@ class Rig:
             self.running[name] = subprocess.Popen(
                 [self.programs[name], "--config", f"{self.dir}/{name}.ini"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def example(self, name, *words):
+        with open(f"{self.dir}/{name}.log", "w") as log:
+            return subprocess.Popen([self.programs[name], *words], stdin=subprocess.DEVNULL,
+                                    stdout=log, stderr=log,
+                                    env={**os.environ, "ORIEL_SOCKET": self.socket})
 
     def wait_for_daemon(self, seconds=30):
         deadline = time.monotonic() + seconds

@@ -133,8 +133,10 @@ Test(cm_adopt, timewait_and_free_records)
 		peer.req.local_id++;
 		peer.req.qpn++;
 		peer_send_req(&peer);
+		cm_data_seen(peer.own.cm, end_last(&peer.own, CM_CONNECT_REQUEST)->connection,
+			     peer.own.now);
 	}
-	peer_check_state(&peer, 0, END_RECORDS - 1, 0);
+	peer_check_state(&peer, END_RECORDS - 1, 0, 0);
 	peer_close(&peer);
 }
 

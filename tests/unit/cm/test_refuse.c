@@ -151,10 +151,9 @@ static void send_req_from(uint8_t last, uint32_t id)
 	end_receive(&peer.own, &from, mad);
 }
 
-/* B66: the backlog is bounded, for all and for each peer; an answer makes room again. */
+/* B66: the backlog is bounded, for all and for each peer; a refusal makes room again. */
 Test(cm_refuse, backlog_and_requests_per_peer)
 {
-	struct cm_parameters reply = end_parameters(1);
 	struct cm_statistics s;
 
 	peer_open(&peer, false);
@@ -170,7 +169,8 @@ Test(cm_refuse, backlog_and_requests_per_peer)
 		send_req_from((uint8_t)(100 + i), 0x3000 + i);
 	cr_assert_eq(end_events(&peer.own, CM_CONNECT_REQUEST), 16, "the backlog");
 	peer_check_state(&peer, 0, 16, 0);
-	cr_assert_eq(cm_accept(peer.own.cm, peer.own.event[0].connection, 1, &reply, peer.own.now),
+	cr_assert_eq(cm_reject(peer.own.cm, peer.own.event[0].connection, CM_REJ_CONSUMER, NULL, 0,
+			       NULL, 0, peer.own.now),
 		     0);
 	send_req_from(50, 0x4000);
 	cr_assert_eq(end_events(&peer.own, CM_CONNECT_REQUEST), 17);
@@ -179,12 +179,36 @@ Test(cm_refuse, backlog_and_requests_per_peer)
 	peer_close(&peer);
 }
 
+/* A listener that accepts at once: who sends no RTU is bounded, and leaves room for others. */
+Test(cm_refuse, accepted_requests_without_rtu_per_peer)
+{
+	struct cm_statistics s;
+
+	peer_open(&peer, true);
+	for (uint32_t i = 1; i <= 1000; i++) {
+		peer.own.sent_count = 0;
+		send_req_from(50, 0x1000 + i);
+	}
+	cr_assert_eq(get_be16(end_last_sent(&peer.own, CM_ATTR_REJ) + AT_REASON),
+		     CM_REJ_NO_RESOURCES);
+	cr_assert_eq(end_events(&peer.own, CM_CONNECT_REQUEST), 8, "one peer");
+	peer.own.sent_count = 0;
+	send_req_from(51, 0x2000);
+	cr_assert_eq(end_sent(&peer.own, CM_ATTR_REP), 1, "another peer");
+	cm_data_seen(peer.own.cm, peer.own.event[0].connection, peer.own.now);
+	send_req_from(50, 0x4000);
+	cr_assert_eq(end_sent(&peer.own, CM_ATTR_REP), 2, "one of the eight is up");
+	cm_get_statistics(peer.own.cm, &s);
+	cr_assert_eq(s.refused_backlog, 992);
+	peer_close(&peer);
+}
+
 /* The table is full of connections: REJ 3, and nobody else suffers. */
 Test(cm_refuse, table_full)
 {
 	peer_open(&peer, true);
 	for (uint32_t i = 1; i <= 100; i++)
-		send_req_from(50, 0x1000 + i);
+		send_req_from((uint8_t)(50 + i), 0x1000 + i);
 	cr_assert_eq(end_events(&peer.own, CM_CONNECT_REQUEST), END_RECORDS - 1);
 	cr_assert_eq(end_sent(&peer.own, CM_ATTR_REJ), 100 - (END_RECORDS - 1));
 	peer_check_state(&peer, 0, END_RECORDS - 1, 0);
@@ -192,6 +216,41 @@ Test(cm_refuse, table_full)
 		cm_release(peer.own.cm, i, peer.own.now);
 	cr_assert(end_drain(&peer.own, 60 * END_S));
 	cr_assert_eq(end_events(&peer.own, CM_TIMEWAIT_OVER), END_RECORDS - 1);
+	peer_close(&peer);
+}
+
+/* In answer to the last REP. */
+static void send_dreq_from(uint8_t last, uint32_t id)
+{
+	struct end from = { .gid = {
+				    [10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2, [15] = last } };
+	const uint8_t *rep = end_last_sent(&peer.own, CM_ATTR_REP);
+	struct cm_dreq dreq = { .local_id = id,
+				.remote_id = get_be32(rep + AT_LOCAL_ID),
+				.remote_qpn = get_be24(rep + 24 + 12) };
+	uint8_t mad[256];
+
+	cm_dreq_encode(&dreq, PEER_TID, mad);
+	end_receive(&peer.own, &from, mad);
+}
+
+/* Connections that come and go faster than timewait ends do not keep anybody out. */
+Test(cm_refuse, table_full_of_the_past)
+{
+	uint32_t index;
+
+	peer_open(&peer, true);
+	for (uint32_t i = 1; i <= 10 * END_RECORDS; i++) {
+		end_forget(&peer.own);
+		send_req_from(50, 0x1000 + i);
+		cr_assert_eq(end_sent(&peer.own, CM_ATTR_REP), 1, "request %u", i);
+		index = end_last(&peer.own, CM_CONNECT_REQUEST)->connection;
+		cm_data_seen(peer.own.cm, index, peer.own.now);
+		cm_release(peer.own.cm, index, peer.own.now);
+		send_dreq_from(50, 0x1000 + i);
+	}
+	peer_check_state(&peer, 0, 0, END_RECORDS - 1);
+	cr_assert(end_drain(&peer.own, 10 * END_S));
 	peer_close(&peer);
 }
 
@@ -301,7 +360,7 @@ Test(cm_refuse, messages_of_unknown_connections_are_silent)
 	cr_assert_eq(peer.own.sent_count, 0);
 	cr_assert_eq(peer.own.event_count, 0);
 	cm_get_statistics(peer.own.cm, &s);
-	cr_assert_eq(s.unknown, 6);
+	cr_assert_eq(s.unknown, 7);
 	for (uint32_t i = 1; i <= 10; i++)
 		cr_assert_eq(s.rx[i], i != 5 && i != 7);
 	peer_close(&peer);
@@ -350,13 +409,16 @@ Test(cm_refuse, class_port_info)
 }
 
 /* CM-PASS-16: alternate paths are loaded at no state, and nobody is told (as Linux on RoCE). */
+/* A LAP is answered by APR "not supported" (IBTA 12.8.2), an APR by nothing. */
 Test(cm_refuse, alternate_paths_are_not_loaded)
 {
 	uint8_t mad[256] = { 1, 7, 2, 3 };
+	const uint8_t *apr;
 	struct cm_statistics before, after;
 
 	peer_open(&peer, true);
 	peer_establish(&peer);
+	put_be64(mad + AT_TID, 0x1122334455667788ull);
 	put_be32(mad + AT_LOCAL_ID, PEER_ID);
 	put_be32(mad + AT_REMOTE_ID, peer_id_of_cm(&peer, CM_ATTR_REP));
 	end_forget(&peer.own);
@@ -366,7 +428,12 @@ Test(cm_refuse, alternate_paths_are_not_loaded)
 		end_receive(&peer.own, &peer.other, mad);
 	}
 	cm_get_statistics(peer.own.cm, &after);
-	cr_assert_eq(peer.own.sent_count, 0);
+	cr_assert_eq(peer.own.sent_count, 1);
+	apr = end_last_sent(&peer.own, CM_ATTR_APR);
+	cr_assert_eq(get_be64(apr + AT_TID), 0x1122334455667788ull);
+	cr_assert_eq(get_be32(apr + AT_LOCAL_ID), get_be32(mad + AT_REMOTE_ID));
+	cr_assert_eq(get_be32(apr + AT_REMOTE_ID), PEER_ID);
+	cr_assert_eq(get_be16(apr + 32), 2, "no further information, status 2");
 	cr_assert_eq(peer.own.event_count, 0);
 	cr_assert_eq(after.malformed, before.malformed);
 	cr_assert_eq(after.rx[0x19 - 0x10], before.rx[0x19 - 0x10] + 1);

@@ -274,6 +274,34 @@ Test(cm_sidr, bounded_for_each_peer)
 	peer_close(&peer);
 }
 
+/* What is answered is remembered for so many questions of a peer; the rest takes no room. */
+Test(cm_sidr, memory_of_answers_is_bounded)
+{
+	static const uint8_t any[16];
+	struct cm_parameters reply = end_parameters(0x77);
+	struct cm_sidr_req req;
+	uint32_t listener;
+
+	peer_open(&peer, false);
+	reply.private_length = 0;
+	make_question(&req);
+	cr_assert_eq(cm_listen(peer.own.cm, CM_PS_UDP, any, UDP_PORT, 9, &listener), 0);
+	for (uint32_t i = 1; i <= 200; i++) {
+		const struct end_event *event;
+
+		req.request_id = i;
+		cr_assert_eq(status_of(&req, i), 0xff);
+		event = end_last(&peer.own, CM_CONNECT_REQUEST);
+		cr_assert_eq(cm_accept(peer.own.cm, event->connection, 1, &reply, peer.own.now), 0);
+		cr_assert_eq(end_last_sent(&peer.own, CM_ATTR_SIDR_REP)[STATUS_AT], 0);
+	}
+	cr_assert_eq(end_count(&peer.own), peer.own.config.requests_per_peer);
+	req.request_id = 1;
+	cr_assert_eq(status_of(&req, 1), 0, "answered from memory");
+	cr_assert_eq(end_events(&peer.own, CM_CONNECT_REQUEST), 0);
+	peer_close(&peer);
+}
+
 Test(cm_sidr, malformed_questions)
 {
 	static const uint8_t any[16];
