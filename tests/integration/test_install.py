@@ -2,11 +2,13 @@
 """What `meson install` puts down: programs that find their library, a library that others find."""
 import os
 import re
+import shutil
 import subprocess
 
 import rig
 from rig import expect, expect_equal, test
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = f"{rig.WORK}/tree"
 PROGRAMS = ["orield", "orielctl", "oriel-target", "oriel-perf"]
 
@@ -32,24 +34,62 @@ def programs():
         expect(result.returncode == 0 and result.stdout.startswith(name), f"{name}: {result}")
 
 
-@test("B132: a program is compiled, and finds the library, by pkg-config alone")
-def library():
-    files = install()
+def flags(files):
+    """What pkg-config says of the installed library, and where that lies."""
     folder = os.path.dirname(next(file for file in files if file.endswith("/ndk.pc")))
-    guide = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../doc/ndk.md")
-    with open(guide, encoding="utf-8") as file:
-        source = re.search(r"^```c\n(.*?^int main.*?)^```", file.read(), re.S | re.M).group(1)
-    rig.write_file("guide.c", source)
     words = run("pkg-config", "--cflags", "--libs", "ndk",
                 env={**os.environ, "PKG_CONFIG_LIBDIR": TREE + folder,
                      "PKG_CONFIG_SYSROOT_DIR": TREE})
     expect(words.returncode == 0, f"pkg-config: {words.stderr}")
-    result = run("cc", "-D_GNU_SOURCE", f"{rig.WORK}/guide.c", "-o", f"{rig.WORK}/guide",
-                 *words.stdout.split())
-    expect(result.returncode == 0, f"cc: {result.stderr}")
     where = os.path.dirname(next(file for file in files if file.endswith("/libndk.so")))
-    result = run("ldd", f"{rig.WORK}/guide", env={**os.environ, "LD_LIBRARY_PATH": TREE + where})
-    expect(f"libndk.so.0 => {TREE}{where}/" in result.stdout, f"ldd: {result.stdout}")
+    return words.stdout.split(), TREE + where
+
+
+def expect_program(compiler, source, words, where):
+    """It is compiled and linked, and is loaded with the installed library."""
+    program = f"{rig.WORK}/program"
+    result = run(*compiler, source, "-o", program, *words)
+    expect(result.returncode == 0, f"{compiler}: {result.stderr}")
+    result = run("ldd", program, env={**os.environ, "LD_LIBRARY_PATH": where})
+    expect(f"libndk.so.0 => {where}/" in result.stdout, f"ldd: {result.stdout}")
+
+
+@test("B132: a program is compiled, and finds the library, by pkg-config alone")
+def library():
+    words, where = flags(install())
+    guide = os.path.join(HERE, "../../doc/ndk.md")
+    with open(guide, encoding="utf-8") as file:
+        source = re.search(r"^```c\n(.*?^int main.*?)^```", file.read(), re.S | re.M).group(1)
+    rig.write_file("guide.c", source)
+    expect_program(["cc", "-D_GNU_SOURCE"], f"{rig.WORK}/guide.c", words, where)
+
+
+@test("programs of strict C11 and C++17 are built with pkg-config alone, without a warning")
+def languages():
+    words, where = flags(install())
+    strict = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
+    program = os.path.join(HERE, "../unit/ndk/program.c")
+    rig.write_file("main.c", "int main(void)\n{\n\treturn 0;\n}\n")
+    for compiler in (["cc", "-std=c11"], ["c++", "-std=c++17", "-x", "c++"]):
+        if shutil.which(compiler[0]):
+            expect_program(compiler + strict + [f"{rig.WORK}/main.c"], program, words, where)
+
+
+@test("libndk exports our own functions and nothing else, and needs libc only")
+def symbols():
+    _, where = flags(install())
+    dynamic = run("readelf", "--dynamic", "--wide", f"{where}/libndk.so").stdout
+    expect_equal(re.findall(r"\(SONAME\).*\[(.*)\]", dynamic), ["libndk.so.0"], "SONAME")
+    # The loader is libc's, and comes in with thread-local storage; a sanitizer's is the build's.
+    needed = [name for name in re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)
+              if not re.match(r"ld-linux|lib[a-z]+san\.", name)]
+    expect_equal(needed, ["libc.so.6"], "NEEDED")
+    table = run("readelf", "--dyn-syms", "--wide", f"{where}/libndk.so").stdout
+    names = re.findall(r"^ +\d+: \w+ +\d+ (?:FUNC|OBJECT) +GLOBAL +DEFAULT +\d+ (\S+)", table, re.M)
+    expect(len(names) > 20, f"{len(names)} symbols")
+    strange = [name for name in names if not re.match(r"(Ndk|Oriel)\w+@@ORIEL_0\.1$", name) and
+               not name.startswith("ORIEL_0.1")]
+    expect_equal(strange, [], "symbols that are not ours")
 
 
 @test("B132: nothing that is installed has the name of something that others install")
