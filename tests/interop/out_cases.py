@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Our requester against stock servers in the guest."""
 import re
-import time
 
 from rig import RPING_PORT, STOCK_PORT, Failure
 
@@ -43,7 +42,6 @@ def start_servers(rig):
 def perftest(rig, operation):
     """Its connection for parameters is IPv4 only."""
     rig.guest(f"ib_{operation}_bw -R -n 64 -s 65536 -p {PERFTEST_PORT} >/tmp/perftest 2>&1 &")
-    time.sleep(1)
     try:
         rig.connect_out(4, f"perftest {operation}", PERFTEST_PORT)
         said = rig.guest("sleep 1; cat /tmp/perftest")
@@ -55,7 +53,6 @@ def perftest(rig, operation):
 
 def udaddy_client(rig, version):
     rig.guest(f"udaddy -C 4 -b {rig.guest_address[version]} >/tmp/udaddy 2>&1 &")
-    time.sleep(0.5)
     rig.connect_out(version, "udaddy client", UDADDY_PORT)
 
 

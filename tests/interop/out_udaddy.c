@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/sync.h"
 #include "out.h"
@@ -12,6 +13,7 @@
 #define QKEY     0x01234567u /* librdmacm's, of RDMA_PS_UDP */
 #define MESSAGES OUT_SLOTS
 #define SIZE     100u
+#define TRIES    50u
 
 static bool open_queue(struct out *out, struct out *side)
 {
@@ -59,25 +61,38 @@ static bool receive_all(struct out *side)
 
 /* ---- client ---- */
 
-static bool resolve(struct out *out, struct out *side)
+/* One question; the connector is of no more use afterwards. */
+static NTSTATUS ask(struct out *out, NDK_CONNECTOR **connector)
 {
 	struct sync sync = sync_begin(out->adapter);
 	struct sockaddr_storage remote = options.remote;
-	NDK_CONNECTOR *connector = NULL;
 	NTSTATUS status;
+
+	((struct sockaddr_in *)&remote)->sin_port = htobe16(options.port);
+	status = sync_end(&sync, NdkCreateConnector(out->adapter, sync_created, &sync, connector));
+	if (!NT_SUCCESS(status))
+		return status;
+	*connector = sync_object(&sync, *connector);
+	sync = sync_begin(out->adapter);
+	return sync_end(&sync,
+			OrielResolveDatagram(*connector, (PSOCKADDR)&options.local,
+					     sizeof(options.local), (PSOCKADDR)&remote,
+					     sizeof(remote), NULL, 0, sync_requested, &sync));
+}
+
+/* The server has just been started: it may not listen yet. */
+static bool resolve(struct out *out, struct out *side)
+{
+	NTSTATUS status = STATUS_CONNECTION_REFUSED;
+	NDK_CONNECTOR *connector = NULL;
 	ULONG number = 0;
 	UINT32 qkey = 0;
 
-	((struct sockaddr_in *)&remote)->sin_port = htobe16(options.port);
-	status = sync_end(&sync, NdkCreateConnector(out->adapter, sync_created, &sync, &connector));
-	if (!out_must("udaddy", "connector", STATUS_SUCCESS, status))
-		return false;
-	connector = sync_object(&sync, connector);
-	sync = sync_begin(out->adapter);
-	status = sync_end(&sync,
-			  OrielResolveDatagram(connector, (PSOCKADDR)&options.local,
-					       sizeof(options.local), (PSOCKADDR)&remote,
-					       sizeof(remote), NULL, 0, sync_requested, &sync));
+	for (unsigned int i = 0; status == STATUS_CONNECTION_REFUSED && i < TRIES; i++) {
+		if (i)
+			usleep(200000);
+		status = ask(out, &connector);
+	}
 	if (!out_must("udaddy", "OrielResolveDatagram", STATUS_SUCCESS, status) ||
 	    !out_must("udaddy", "OrielGetDatagramPeer", STATUS_SUCCESS,
 		      OrielGetDatagramPeer(connector, &number, &qkey)))
