@@ -125,15 +125,19 @@ static uint64_t next_chance(const struct transport *t, const struct qp *qp)
 }
 
 /*
- * IBTA lets a timeout be found between one and four times the coded time; twice gives a
- * busy peer some air. Nothing runs while nothing is outstanding.
+ * IBTA lets a timeout be found between one and four times the coded time. Twice gives a busy
+ * peer some air, and four times one that has not answered to the first try: a guest may get no
+ * processor for seconds. Nothing runs while nothing is outstanding.
  */
 void requester_timer(struct transport *t, struct qp *qp)
 {
+	const uint64_t interval = 8192ull << qp->timeout;
+
 	if (requester_una(qp->requester) == qp->sent_psn || qp->timeout == 0)
 		wheel_unset(t, qp);
 	else
-		wheel_set(t, qp, next_chance(t, qp) + (8192ull << qp->timeout));
+		wheel_set(t, qp,
+			  next_chance(t, qp) + (qp_local(t, qp)->silent ? 2 * interval : interval));
 }
 
 void requester_timeout(struct transport *t, struct qp *qp)
@@ -150,6 +154,7 @@ void requester_timeout(struct transport *t, struct qp *qp)
 		/* Nothing has left since the last one, for want of buffers: no try has failed. */
 	} else {
 		t->stats.timeouts++;
+		local->silent = true;
 		if (qp->retry_left == 0) {
 			count_verdict(t, VERDICT(RETRY_EXCEEDED));
 			requester_fail(t, qp, NT_IO_TIMEOUT, VERDICT(RETRY_EXCEEDED));

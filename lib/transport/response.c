@@ -9,6 +9,7 @@ static void made_progress(struct transport *t, struct qp *qp)
 {
 	qp->retry_left = qp->retry_count;
 	qp->rnr_left = qp->rnr_retry;
+	qp_local(t, qp)->silent = false;
 	qp->flags &= ~(QP_GAP_HANDLED | QP_RNR_WAIT);
 	requester_timer(t, qp);
 	ready_add(t, qp);

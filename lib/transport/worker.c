@@ -298,6 +298,7 @@ int transport_connect(struct transport *transport, uint32_t qp_number,
 	qp->next_psn = qp->sent_psn = connection->send_psn & PSN_MASK;
 	qp->answered = 0;
 	qp_local(transport, qp)->read_window = 0;
+	qp_local(transport, qp)->silent = false;
 	qp->ack_psn = psn_add(connection->receive_psn, PSN_MASK);
 	for (uint32_t i = 0; i <= transport->shared->resource_mask; i++)
 		resource_at(transport, qp, (uint8_t)i)->kind = RESOURCE_NONE;

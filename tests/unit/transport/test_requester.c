@@ -214,6 +214,29 @@ Test(requester, timeout_comes_between_one_and_four_times_the_code)
 	expect_cqe(raw.qp, 1, 0);
 }
 
+/* A peer that gets no processor for seconds is not lost: later tries take four times the code. */
+Test(requester, later_tries_have_more_patience)
+{
+	uint64_t first;
+
+	post(SHM_WR_WRITE, 1, 8);
+	cr_assert_eq(frames_out(), 1);
+	sleep_until_deadline();
+	first = raw.now;
+	cr_assert_eq(frames_out(), 1);
+	sleep_until_deadline();
+	cr_assert_gt(raw.now - first, 3 * T14);
+	cr_assert_leq(raw.now - first, 4 * T14);
+	cr_assert_eq(frames_out(), 1);
+	ack(S);
+	expect_cqe(raw.qp, 1, 0);
+	first = raw.now;
+	post(SHM_WR_WRITE, 2, 8);
+	cr_assert_eq(frames_out(), 1);
+	sleep_until_deadline();
+	cr_assert_leq(raw.now - first, 2 * T14 + T14 / 2);
+}
+
 Test(requester, retry_count_7_is_seven)
 {
 	post(SHM_WR_WRITE, 1, 8);
