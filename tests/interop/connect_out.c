@@ -30,10 +30,6 @@ static const char usage[] =
 	"  gone                the server disconnects, or dies\n"
 	"  silent              the server does not answer any more\n"
 	"  cycles N            connect, write, read, disconnect\n"
-	"with rping -s:\n"
-	"  rping               a few of its rounds\n"
-	"with udaddy:\n"
-	"  udaddy client|server\n"
 	"with ib_write_bw -R, ib_read_bw -R:\n"
 	"  perftest write|read\n";
 
@@ -49,8 +45,7 @@ static const struct command {
 	{ "reject", check_reject },     { "gone", check_gone },
 	{ "silent", check_silent },     { "number", check_number },
 	{ "stream", check_stream },     { "cycles", check_cycles },
-	{ "rping", check_rping },       { "perftest", check_perftest },
-	{ "udaddy", check_udaddy },
+	{ "perftest", check_perftest },
 };
 
 struct options options = { .port = 7480, .mtu = 1024 };

@@ -159,8 +159,6 @@ void check_gone(const char *argument);
 void check_silent(const char *argument);
 void check_cycles(const char *count);
 
-void check_udaddy(const char *side);
-void check_rping(const char *argument);
 void check_perftest(const char *argument);
 
 #endif

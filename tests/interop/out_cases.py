@@ -2,10 +2,9 @@
 """Our requester against stock servers in the guest."""
 import re
 
-from rig import RPING_PORT, STOCK_PORT, Failure
+from rig import STOCK_PORT, Failure
 
 PERFTEST_PORT = 18515
-UDADDY_PORT = 7174   # of the port space of datagrams
 
 COMMANDS = """send write read atomic invalidate fence pipeline late serve reject refuse gone
  cycles""".split() + ["number rc", "number uc", "number ud"]
@@ -17,9 +16,6 @@ def run(rig, report):
         where = f"{rig.link} ipv{version} out"
         for words in COMMANDS:
             report.test(f"{where} {words}", rig.connect_out, version, words)
-        report.test(f"{where} rping", rig.connect_out, version, "rping", RPING_PORT)
-        report.test(f"{where} udaddy client", udaddy_client, rig, version)
-        report.test(f"{where} udaddy server", udaddy_server, rig, version)
     for operation in ("write", "read"):
         report.test(f"{rig.link} ipv4 out perftest {operation}", perftest, rig, operation)
 
@@ -35,8 +31,6 @@ def run_few(rig, report):
 def start_servers(rig):
     """stock-server anew whenever it ends, which one of the tests makes it do."""
     rig.guest(f"while :; do stock-server {STOCK_PORT}; done >/tmp/stock-server 2>&1 &")
-    for address in rig.guest_address.values():
-        rig.guest(f"rping -s -P -a {address} -p {RPING_PORT} -S 3000 >>/tmp/rping 2>&1 &")
 
 
 def perftest(rig, operation):
@@ -49,17 +43,3 @@ def perftest(rig, operation):
         raise Failure(f"{failure}\n{rig.guest('cat /tmp/perftest')}") from None
     if not re.search(r"^\s*65536\s+64\s", said, re.M):
         raise Failure(f"ib_{operation}_bw shows no result\n{said}")
-
-
-def udaddy_client(rig, version):
-    rig.guest(f"udaddy -C 4 -b {rig.guest_address[version]} >/tmp/udaddy 2>&1 &")
-    rig.connect_out(version, "udaddy client", UDADDY_PORT)
-
-
-def udaddy_server(rig, version):
-    def stock_client():
-        said = rig.guest(f"udaddy -C 4 -s {rig.daemon_address[version]}")
-        if "return status 0" not in said:
-            raise Failure(f"udaddy -s\n{said}")
-
-    rig.connect_out_until("# listening", stock_client, version, "udaddy server", UDADDY_PORT)

@@ -21,7 +21,7 @@ PROGRAMS = {"orield": "app/orield", "oriel-target": "app/oriel-target",
             **{f"oriel-{name}": f"app/oriel-{name}" for name in ("rping", "cmatose", "udaddy")}}
 GUEST_PROGRAMS = ["tests/interop/export-client", "tests/interop/stock-server"]
 PORT, READ_ONLY_PORT = 7471, 7472
-STOCK_PORT, RPING_PORT = 7480, 7174
+STOCK_PORT = 7480
 
 DAEMON_CONFIG = """[daemon]
 workers = 1

@@ -359,7 +359,7 @@ static unsigned int end_pair(struct pair *pair)
 static void watch_progress(struct pair *pair)
 {
 	const struct end *a = &pair->end[0], *b = &pair->end[1];
-	const uint64_t patience = 3000000000ull + 20 * (8192ull << a->connection.timeout);
+	const uint64_t patience = 3000000000ull + 40 * (8192ull << a->connection.timeout);
 
 	if (pair->state == PAIR_ALIVE && a->head == a->tail && b->head == b->tail)
 		pair->progress = pair->world->now;
