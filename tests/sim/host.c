@@ -173,6 +173,7 @@ static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buf
 		return;
 	if (refusal_begins(end, view) && rng_percent(&end->pair->world->schedule, 25))
 		end->host->stores_left = rng_between(&end->pair->world->schedule, 1, 300);
+	end->arrival = end->pair->world->now;
 	end->marks += (view->traffic_class & 3) == 3;
 	if (buffer->rnr && !buffer->future)
 		witness_rnr(end, view->psn, view_aeth(view)->syndrome & 0x1f);

@@ -202,6 +202,8 @@ struct message {
 	uint8_t kind;
 	bool answered; /* READ: at all; up to which response last */
 	uint32_t response;
+	uint64_t sent_at; /* its first packet, or where it was gone back to */
+	uint32_t resends; /* how often that was */
 };
 
 struct end {
@@ -241,8 +243,11 @@ struct end {
 	uint32_t next_psn; /* behind the last of them */
 	uint32_t sent_psn; /* behind the last that has left */
 	uint32_t source_port;
-	uint32_t marks;        /* frames that came to it marked as congested */
-	uint64_t last_cnp;     /* when it told its peer */
+	uint32_t marks;     /* frames that came to it marked as congested */
+	uint64_t first_cnp; /* when it told its peer first */
+	uint32_t cnps;
+	uint64_t arrival;      /* of the last frame to it */
+	uint32_t goes_on;      /* PSN behind the frame that left last */
 	uint32_t last_inv_psn; /* of the last SEND with invalidate that came, and when */
 	uint64_t inv_turns[SIM_WORKERS];
 	uint32_t inv_generation;
@@ -501,6 +506,8 @@ void witness_posted(struct end *end, struct op *op);
 /* A frame of this end, as it leaves. */
 void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 		  const struct frame_facts *facts);
+/* How often the requester went back to this request. */
+uint32_t witness_resends(const struct end *end, const struct op *op);
 /* An RNR NAK reaches this end. */
 void witness_rnr(struct end *end, uint32_t psn, uint8_t code);
 
