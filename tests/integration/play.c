@@ -12,7 +12,7 @@
 
 static const struct scene *const all_scenes[] = { srq_scenes,     datagram_scenes, uc_scenes,
 						  service_scenes, fast_scenes,     connect_scenes,
-						  window_scenes,  cq_scenes };
+						  window_scenes,  qp_scenes,       cq_scenes };
 
 /* --- statuses and completions ------------------------------------------------------------- */
 
@@ -38,6 +38,7 @@ NDK_RESULT_EX any_result(struct end *end, const char *what)
 	int64_t deadline = now_ms() + PATIENCE;
 	NDK_RESULT_EX entry;
 
+	OrielProgress(end->adapter); /* refills what binds take */
 	while (NdkGetCqResultsEx(end->cq, &entry, 1) == 0) {
 		DEMAND(now_ms() < deadline, "%s: no completion at %s", what, end->name);
 		if (OrielProgress(end->adapter) == 0)

@@ -45,7 +45,7 @@ struct scene {
 };
 
 extern const struct scene srq_scenes[], datagram_scenes[], uc_scenes[], service_scenes[],
-	fast_scenes[], connect_scenes[], window_scenes[], cq_scenes[];
+	fast_scenes[], connect_scenes[], window_scenes[], qp_scenes[], cq_scenes[];
 
 /* --- statuses and completions ------------------------------------------------------------- */
 

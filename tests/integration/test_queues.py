@@ -207,6 +207,31 @@ def connector_disconnects():
     play("connector-disconnects")
 
 
+@test("NdkFlush before connecting: receives are cancelled, with one notification")
+def qp_flushed():
+    play("qp-flushed")
+
+
+@test("a message longer than its receive: DATA_OVERRUN at the receiver, DATA_ERROR at the sender")
+def qp_short_receive():
+    play("qp-short-receive")
+
+
+@test("an access past the end: the initiator is told, all else on both sides is cancelled")
+def qp_violation():
+    play("qp-violation")
+
+
+@test("a send that nobody receives: IO_TIMEOUT at the sender, nothing at the target")
+def qp_no_receive():
+    play("qp-no-receive")
+
+
+@test("NDK_OP_FLAG_INLINE: the bytes at the post, any number of pieces, any token")
+def qp_inlined():
+    play("qp-inlined")
+
+
 @test("NdkBind: every combination of rights lets a peer do just that")
 def window_rights():
     play("window-rights")

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Scenes with what NetworkDirect's own unit tests expect of queue pairs and their completions. */
+#include <string.h>
+
+#include "common/sync.h"
+#include "play.h"
+
+static void notified(PVOID context, NTSTATUS status)
+{
+	SUCCEEDS(status);
+	++*(unsigned int *)context;
+}
+
+/* NdReceiveFlushQP: receives of an unconnected queue pair are cancelled, with one notification. */
+static void flushed(struct end *a, struct end *b)
+{
+	struct sync sync = sync_begin(a->adapter);
+	NDK_SGE room = sge_at(a, 0, 64);
+	unsigned int calls = 0;
+	NDK_RESULT entry[3];
+	ULONG count = 0;
+	NDK_QP *qp;
+	NDK_CQ *cq;
+
+	SUCCEEDS(sync_end(&sync, NdkCreateCq(a->adapter, 16, notified, &calls, NULL, sync_created,
+					     &sync, NULL)));
+	cq = (NDK_CQ *)sync.object;
+	sync = sync_begin(a->adapter);
+	SUCCEEDS(sync_end(&sync, NdkCreateQp(a->pd, cq, cq, (PVOID)9, 4, 4, 1, 1, 0, sync_created,
+					     &sync, NULL)));
+	qp = (NDK_QP *)sync.object;
+	NdkArmCq(cq, NDK_CQ_NOTIFY_ANY);
+	SUCCEEDS(NdkReceive(qp, (PVOID)1, &room, 1));
+	SUCCEEDS(NdkReceive(qp, (PVOID)2, &room, 1));
+	NdkFlush(qp);
+	for (unsigned int tries = 0; tries < PATIENCE / 10 && (count < 2 || !calls); tries++) {
+		no_result(b, "the other end");
+		OrielProgress(a->adapter);
+		count += NdkGetCqResults(cq, entry + count, 3 - count);
+	}
+	DEMAND(count == 2 && calls == 1, "%u entries, %u notifications", count, calls);
+	for (uintptr_t i = 0; i < 2; i++) {
+		expect_status(entry[i].Status, STATUS_CANCELLED, "a receive");
+		DEMAND(entry[i].RequestContext == (PVOID)(i + 1), "order");
+		DEMAND(entry[i].QPContext == (PVOID)9, "whose");
+	}
+}
+
+/* A message longer than its receive: DATA_OVERRUN there, DATA_ERROR here, and the rest cancelled.
+ */
+static void short_receive(struct end *a, struct end *b)
+{
+	NDK_QP *from = create_qp(a, NULL), *to = create_qp(b, NULL);
+	NDK_SGE message = sge_at(a, 0, 1024), room = sge_at(b, 0, 1023);
+
+	connect_qps(a, from, b, to);
+	SUCCEEDS(NdkReceive(to, (PVOID)1, &room, 1));
+	SUCCEEDS(NdkReceive(to, (PVOID)2, &room, 1));
+	SUCCEEDS(NdkSend(from, NULL, &message, 1, 0));
+	result(a, STATUS_DATA_ERROR, "the send");
+	DEMAND(result(b, STATUS_DATA_OVERRUN, "its receive").RequestContext == (PVOID)1, "order");
+	DEMAND(result(b, STATUS_CANCELLED, "the next").RequestContext == (PVOID)2, "order");
+}
+
+/* NdOverRead, NdWriteViolation: the target's receives are cancelled, the initiator is told why. */
+static void violation(struct end *a, struct end *b)
+{
+	for (unsigned int write = 0; write < 2; write++) {
+		NDK_QP *from = create_qp(a, NULL), *to = create_qp(b, NULL);
+		NDK_SGE data = sge_at(a, 0, 8), room = sge_at(b, 0, 64);
+		const UINT64 end = (uintptr_t)b->bytes + MEMORY - 7;
+		const UINT32 token = NdkGetRemoteTokenFromMr(b->mr);
+
+		connect_qps(a, from, b, to);
+		SUCCEEDS(NdkReceive(to, NULL, &room, 1));
+		SUCCEEDS(write ? NdkWrite(from, (PVOID)1, &data, 1, end, token, 0)
+			       : NdkRead(from, (PVOID)1, &data, 1, end, token, 0));
+		SUCCEEDS(NdkWrite(from, (PVOID)2, &data, 1, (uintptr_t)b->bytes, token,
+				  NDK_OP_FLAG_SILENT_SUCCESS));
+		DEMAND(result(a, STATUS_ACCESS_VIOLATION, "past the end").RequestContext ==
+			       (PVOID)1,
+		       "order");
+		DEMAND(result(a, STATUS_CANCELLED, "what is behind, though silent")
+				       .RequestContext == (PVOID)2,
+		       "order");
+		result(b, STATUS_CANCELLED, "a receive of the target");
+	}
+}
+
+static void connect_impatient(struct end *from, NDK_QP *qp, struct end *to, NDK_QP *peer)
+{
+	const ORIEL_QP_CONNECTION connection = { .Size = sizeof(connection),
+						 .RemoteQpNumber = OrielGetQpNumber(peer),
+						 .SendPsn = 5,
+						 .ReceivePsn = 5,
+						 .PathMtu = 1024,
+						 .Timeout = 14,
+						 .RetryCount = 7,
+						 .RnrRetryCount = 2,
+						 .MinRnrTimer = 6,
+						 .LocalAddress = (PSOCKADDR)&from->address,
+						 .RemoteAddress = (PSOCKADDR)&to->address };
+
+	SUCCEEDS(connect_qp(from, qp, &connection));
+}
+
+/* NdSendNoReceive: IO_TIMEOUT at the sender, nothing at the target. */
+static void no_receive(struct end *a, struct end *b)
+{
+	NDK_QP *from = create_qp(a, NULL), *to = create_qp(b, NULL);
+	NDK_SGE message = sge_at(a, 0, 64);
+
+	connect_impatient(a, from, b, to);
+	connect_impatient(b, to, a, from);
+	SUCCEEDS(NdkSend(from, NULL, &message, 1, 0));
+	result(a, STATUS_IO_TIMEOUT, "a send nobody receives");
+	no_result(b, "the target");
+}
+
+/* NDK_OP_FLAG_INLINE: the bytes are those at the post, the tokens do not matter. */
+static void inlined(struct end *a, struct end *b)
+{
+	NDK_QP *from = create_qp(a, NULL), *to = create_qp(b, NULL);
+	NDK_SGE room = sge_at(b, 0, 128);
+	char text[] = "as it was";
+	NDK_SGE piece[9];
+
+	connect_qps(a, from, b, to);
+	/* NdkCreateQp: the number of SGEs is no limit of inline data. */
+	for (unsigned int i = 0; i < 9; i++)
+		piece[i] = (NDK_SGE){ .VirtualAddress = text + i, .Length = 1 };
+	SUCCEEDS(NdkReceive(to, NULL, &room, 1));
+	SUCCEEDS(NdkSend(from, NULL, piece, 9, NDK_OP_FLAG_INLINE));
+	memset(text, 'x', sizeof(text));
+	result(a, STATUS_SUCCESS, "an inline send");
+	DEMAND(result(b, STATUS_SUCCESS, "its receive").BytesTransferred == 9, "length");
+	DEMAND(!memcmp(b->bytes, "as it was", 9), "%.9s", b->bytes);
+	piece[0].Length = 129;
+	expect_status(NdkSend(from, NULL, piece, 1, NDK_OP_FLAG_INLINE), STATUS_INVALID_BUFFER_SIZE,
+		      "more than InlineDataSize");
+	no_result(a, "what was refused");
+}
+
+const struct scene qp_scenes[] = {
+	{ "qp-flushed", flushed },     { "qp-short-receive", short_receive },
+	{ "qp-violation", violation }, { "qp-no-receive", no_receive },
+	{ "qp-inlined", inlined },     { NULL, NULL },
+};
