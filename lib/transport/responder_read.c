@@ -167,8 +167,12 @@ void responder_receive_atomic(struct transport *t, struct qp *qp, const struct w
 		.end = psn_add(view->psn, 1),
 	};
 	resource_accepted(t, qp);
-	if (!execute_atomic(t, qp, view, &access, resource))
+	if (!execute_atomic(t, qp, view, &access, resource)) {
+		/* Where the oldest was kept: the repetition must not find it still to be answered.
+		 */
+		resource->kind = RESOURCE_NONE;
 		return;
+	}
 	t->stats.rx_atomic++;
 	if (access_poisoned(&access))
 		responder_refuse_access(t, qp, ACCESS_POISONED);
