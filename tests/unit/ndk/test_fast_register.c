@@ -165,6 +165,17 @@ Test(lam, what_cannot_be)
 	tear_down(&fast);
 }
 
+/* NdkReleaseLAM: the pages are named no more, so a late use of them fails. */
+Test(lam, has_no_pages_when_it_was_released)
+{
+	struct fast fast;
+
+	set_up(&fast);
+	NdkReleaseLAM(fast.rig.adapter, fast.lam);
+	cr_expect_eq(fast.lam->AdapterPageCount, 0);
+	tear_down(&fast);
+}
+
 /* --- NdkInitializeFastRegisterMr ------------------------------------------------------------ */
 
 Test(init, tokens_are_there_when_it_completes_and_stay)

@@ -197,3 +197,15 @@ Test(register, chains_must_be_contiguous)
 	OrielFreeMemory(first);
 	OrielFreeMemory(second);
 }
+
+/* No logical addresses in SGEs: the privileged token is one that is never valid. */
+Test(region, the_privileged_token_is_none)
+{
+	UINT32 token = 1;
+	struct rig rig;
+
+	rig_queues(&rig);
+	NdkGetPrivilegedMemoryRegionToken(rig.pd, &token);
+	cr_expect_eq(token, 0);
+	rig_close(&rig);
+}
