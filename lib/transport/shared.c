@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "transport/private.h"
 
@@ -69,6 +70,14 @@ static void rebuild_free_lists(struct transport_shared *s)
 	}
 }
 
+/* Pages that come as they are touched: queue pairs that are never opened cost nothing. */
+static void *map_zeroes(size_t bytes)
+{
+	void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return pages == MAP_FAILED ? NULL : pages;
+}
+
 int transport_shared_create(struct transport_shared **shared, struct arena *arena,
 			    struct memory *memory, const struct transport_sizes *sizes,
 			    bool adopted)
@@ -99,7 +108,7 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 	s->cq_watermark = 1;
 	s->ah_watermark = 1;
 	s->adopted = adopted;
-	s->qp_local = aligned_alloc(SHM_CACHE_LINE, sizes->qps * sizeof(*s->qp_local));
+	s->qp_local = map_zeroes(sizes->qps * sizeof(*s->qp_local));
 	s->congestions = calloc(sizes->qps, sizeof(*s->congestions));
 	s->cq_local = calloc(sizes->cqs, sizeof(*s->cq_local));
 	s->srq_local = calloc(sizes->srqs ? sizes->srqs : 1, sizeof(*s->srq_local));
@@ -110,7 +119,6 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 		transport_shared_destroy(s);
 		return -ENOMEM;
 	}
-	memset(s->qp_local, 0, sizes->qps * sizeof(*s->qp_local));
 	if (adopted) {
 		rebuild_free_lists(s);
 		ah_adopt(s);
@@ -130,7 +138,8 @@ void transport_shared_destroy(struct transport_shared *shared)
 	free(shared->sessions);
 	free(shared->srq_local);
 	free(shared->cq_local);
-	free(shared->qp_local);
+	if (shared->qp_local)
+		munmap(shared->qp_local, shared->sizes.qps * sizeof(*shared->qp_local));
 	free(shared->congestions);
 	free(shared);
 }
