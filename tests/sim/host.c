@@ -174,7 +174,8 @@ static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buf
 	if (refusal_begins(end, view) && rng_percent(&end->pair->world->schedule, 25))
 		end->host->stores_left = rng_between(&end->pair->world->schedule, 1, 300);
 	end->arrival = end->pair->world->now;
-	end->marks += (view->traffic_class & 3) == 3;
+	/* Neither is under the ICRC: a bit that turned over is a mark like another. */
+	end->marks += (view->traffic_class & 3) == 3 || view->fecn;
 	if (buffer->rnr && !buffer->future)
 		witness_rnr(end, view->psn, view_aeth(view)->syndrome & 0x1f);
 	if ((view->opcode == 0x16 || view->opcode == 0x17) &&
