@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Connections in numbers: thousands that come and go, clients killed at any time, floods of REQs."""
+"""Connections in numbers: thousands that come and go, clients killed at any time, REQ floods."""
 import os
 import random
 import time
