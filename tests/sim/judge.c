@@ -37,10 +37,6 @@ static bool timeout_possible(const struct end *end, const struct op *op)
 	if (end->connection.rnr_retry != 7 && end->rnrs > end->connection.rnr_retry &&
 	    (end->rnr_psn - op->psn) % 0x1000000 < op->packets)
 		return true;
-	/* Each retry sends something, unless it is held back. */
-	if (config->mark == 0 && end->restarts == 0 &&
-	    witness_resends(end, op) < end->connection.retry_count)
-		return false;
 	if (peer_is_dead(end))
 		return true;
 	for (uint32_t i = pair->troubles; i != op->troubles && rounds < SIM_TROUBLES; rounds++) {

@@ -359,7 +359,11 @@ static unsigned int end_pair(struct pair *pair)
 static void watch_progress(struct pair *pair)
 {
 	const struct end *a = &pair->end[0], *b = &pair->end[1];
-	const uint64_t patience = 3000000000ull + 40 * (8192ull << a->connection.timeout);
+	/*
+	 * Somebody else's tries may have to end first: a window that was lent, or all records of
+	 * requests where those are few.
+	 */
+	const uint64_t patience = 60000000000ull + 160 * (8192ull << a->connection.timeout);
 
 	if (pair->state == PAIR_ALIVE && a->head == a->tail && b->head == b->tail)
 		pair->progress = pair->world->now;

@@ -203,7 +203,6 @@ struct message {
 	bool answered; /* READ: at all; up to which response last */
 	uint32_t response;
 	uint64_t sent_at; /* its first packet, or where it was gone back to */
-	uint32_t resends; /* how often that was */
 };
 
 struct end {
@@ -506,8 +505,6 @@ void witness_posted(struct end *end, struct op *op);
 /* A frame of this end, as it leaves. */
 void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 		  const struct frame_facts *facts);
-/* How often the requester went back to this request. */
-uint32_t witness_resends(const struct end *end, const struct op *op);
 /* An RNR NAK reaches this end. */
 void witness_rnr(struct end *end, uint32_t psn, uint8_t code);
 

@@ -229,18 +229,9 @@ static void check_time(struct end *sender, const struct frame_facts *facts, stru
 	if (back && message->sent_at && sender->restarts == 0 &&
 	    sender->arrival < message->sent_at && now - message->sent_at < least)
 		complain(sender, facts, "the time since it left", now - message->sent_at, least);
-	if (back && message->sent_at)
-		message->resends++;
 	if (back || facts->psn == message->psn)
 		message->sent_at = now;
 	sender->goes_on = end;
-}
-
-uint32_t witness_resends(const struct end *end, const struct op *op)
-{
-	const uint32_t number = find_message(end, op->psn);
-
-	return number ? message_at(end, number)->resends : UINT32_MAX;
 }
 
 static void check_request(struct end *sender, const uint8_t *frame, const struct frame_facts *facts)
