@@ -137,7 +137,7 @@ static void fill_slot(struct token_slot *slot, const struct region *region,
 	slot->segment = region->segment;
 	slot->pd = who->pd;
 	slot->qpn = ask->tied ? who->qpn : 0;
-	slot->region = ask->region;
+	__atomic_store_n(&slot->region, ask->region, __ATOMIC_RELAXED); /* see window_unbind() */
 	slot->window = ask->window;
 }
 
@@ -225,7 +225,8 @@ bool token_revoke(struct memory *memory, uint32_t index)
 /* Whoever clears the window's slot number also drops the region's count, once. */
 bool window_unbind(struct memory *memory, uint32_t window, uint32_t slot)
 {
-	uint32_t region = memory->slots[slot].region;
+	/* Means something only if the exchange succeeds: else the slot may be another's by now. */
+	uint32_t region = __atomic_load_n(&memory->slots[slot].region, __ATOMIC_RELAXED);
 	uint32_t bound = slot;
 
 	if (!__atomic_compare_exchange_n(&memory->windows[window].slot, &bound, 0, false,
