@@ -154,7 +154,7 @@ void token_retire(struct memory *memory, uint32_t index)
 
 	mark_free(slot);
 	do {
-		slot->region = top;
+		__atomic_store_n(&slot->region, top, __ATOMIC_RELAXED);
 	} while (!__atomic_compare_exchange_n(&memory->retired, &top, index, false,
 					      __ATOMIC_RELEASE, __ATOMIC_RELAXED));
 }
