@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/sync.h"
 
 #define PATIENCE_MS 60000
 #define RECEIVE_OP  (1ull << 63)
 #define READ_LIMIT  16u
+#define TRIES       150u /* of connecting, 0.1 s apart */
 
 static int64_t now_ms(void)
 {
@@ -156,10 +158,25 @@ NTSTATUS out_connect(struct out *out, uint16_t port, const void *data, ULONG len
 	return status;
 }
 
+/* The server may have ended a moment ago and be on its way back. */
+NTSTATUS out_connect_patiently(struct out *out, uint16_t port, const void *data, ULONG length)
+{
+	NTSTATUS status = STATUS_CONNECTION_REFUSED;
+
+	for (unsigned int i = 0; status == STATUS_CONNECTION_REFUSED && i < TRIES; i++) {
+		if (i) {
+			out_close(out);
+			usleep(100000);
+		}
+		status = out_connect(out, port, data, length);
+	}
+	return status;
+}
+
 bool out_open(struct out *out, const char *name)
 {
 	const struct exchange_request request = { .magic = htobe32(EXCHANGE_MAGIC) };
-	NTSTATUS status = out_connect(out, options.port, &request, sizeof(request));
+	NTSTATUS status = out_connect_patiently(out, options.port, &request, sizeof(request));
 	struct exchange_welcome *w = &out->welcome;
 
 	if (!NT_SUCCESS(status)) {

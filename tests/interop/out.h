@@ -92,6 +92,8 @@ bool report_failure(const char *format, ...) __attribute__((format(printf, 1, 2)
  * a refusal its data is in `data`.
  */
 NTSTATUS out_connect(struct out *out, uint16_t port, const void *data, ULONG length);
+/* The same, again and again for a while when it is refused. */
+NTSTATUS out_connect_patiently(struct out *out, uint16_t port, const void *data, ULONG length);
 /* The same to stock-server, or reports. */
 bool out_open(struct out *out, const char *name);
 /* Disconnects, if nobody has, and frees all. Returns the status of the disconnect. */

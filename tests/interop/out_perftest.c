@@ -6,14 +6,12 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "out.h"
 
 #define VERSION    "6.06" /* the server wants 5.70 at least */
 #define CYCLE      4096u
 #define LINE       64u
-#define CONNECTS   100u /* the server listens a moment later, each time */
 #define ITERATIONS 64u
 #define SIZE       65536u
 
@@ -55,18 +53,11 @@ static bool exchange_parameters(struct out *control)
 	       exchange(control, "MTU", mtu, mtu, sizeof(mtu));
 }
 
-static bool connect_patiently(struct out *out)
+/* The server listens a moment later, each time. */
+static bool connect_to_server(struct out *out)
 {
-	NTSTATUS status = STATUS_UNSUCCESSFUL;
-
-	for (unsigned int i = 0; i < CONNECTS; i++) {
-		status = out_connect(out, options.port, NULL, 0);
-		if (status != STATUS_CONNECTION_REFUSED)
-			break;
-		out_close(out);
-		usleep(100000);
-	}
-	return out_must("perftest", "connect", STATUS_SUCCESS, status);
+	return out_must("perftest", "connect", STATUS_SUCCESS,
+			out_connect_patiently(out, options.port, NULL, 0));
 }
 
 static bool meet(struct out *control, const struct perftest_end *ours, struct perftest_end *theirs)
@@ -110,7 +101,7 @@ static bool run(struct out *control, struct out *data, enum exchange_kind kind)
 	struct perftest_end ours = { .out_reads = htobe32(16) }, theirs;
 
 	if (!exchange_parameters(control) || !meet(control, &ours, &theirs) ||
-	    !connect_patiently(data) || !meet(control, &ours, &theirs))
+	    !connect_to_server(data) || !meet(control, &ours, &theirs))
 		return false;
 	ours.qpn = htobe32(OrielGetQpNumber(data->qp));
 	ours.rkey = htobe32(data->remote_token);
@@ -127,7 +118,7 @@ void check_perftest(const char *argument)
 	struct out control, data = { 0 };
 	bool good;
 
-	good = connect_patiently(&control) && run(&control, &data, read ? KIND_READ : KIND_WRITE);
+	good = connect_to_server(&control) && run(&control, &data, read ? KIND_READ : KIND_WRITE);
 	out_close(&data);
 	out_close(&control);
 	if (good)
