@@ -22,6 +22,7 @@ access = read,write,atomic
 HELLO = struct.Struct("<IIIHH32s")
 WELCOME = struct.Struct("<IIIiHHIIIQ128s")
 MAGIC = 0x4F52484C
+LAYOUT = 2  # SHM_LAYOUT_VERSION
 
 
 def daemon(name="a", **options):
@@ -156,7 +157,7 @@ def silent_crowd():
 @test("B105: a hello that is wrong is answered by a welcome that says why")
 def wrong_hello():
     server = daemon()
-    good = (1, MAGIC, 1, 1, 2, b"test")
+    good = (1, MAGIC, LAYOUT, 1, 2, b"test")
     for change, mention in (((1, 0x12345678), "hello"), ((0, 2), "hello"), ((2, 99), "99"),
                             ((2, 0), "layout"), ((3, 9), "9.2"), ((4, 9), "1.9")):
         fields = list(good)
@@ -180,7 +181,7 @@ def hello_with_descriptors():
     for count in (1, 17, 100):
         stranger = strange_socket(server)
         devnull = os.open("/dev/null", os.O_RDONLY)
-        socket.send_fds(stranger, [HELLO.pack(1, MAGIC, 1, 1, 2, b"test")], [devnull] * count)
+        socket.send_fds(stranger, [HELLO.pack(1, MAGIC, LAYOUT, 1, 2, b"test")], [devnull] * count)
         os.close(devnull)
         stranger.recv(4096)
         stranger.close()
