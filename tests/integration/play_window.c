@@ -331,6 +331,7 @@ static void told(struct end *a, struct end *b)
 static void silent(struct end *a, struct end *b)
 {
 	struct panes p;
+	NDK_SGE note;
 
 	set_up(&p, a, b);
 	SUCCEEDS(bind_at(&p, 0, 16, BOTH | NDK_OP_FLAG_SILENT_SUCCESS));
@@ -338,7 +339,11 @@ static void silent(struct end *a, struct end *b)
 	SUCCEEDS(bind_at(&p, 0, 16, BOTH | NDK_OP_FLAG_SILENT_SUCCESS));
 	no_result(b, "silent requests");
 	peer_writes(&p, NdkGetRemoteTokenFromMw(p.mw), 0, 16, STATUS_SUCCESS, "a write");
+	/* The flush takes its way through the daemon: a receive that comes back says it is done. */
+	note = sge_at(b, 3 * REGION, 16);
+	SUCCEEDS(NdkReceive(p.to, (PVOID)9, &note, 1));
 	NdkFlush(p.to);
+	result(b, STATUS_CANCELLED, "a receive of a queue pair that is flushed");
 	SUCCEEDS(NdkInvalidate(p.to, (PVOID)3, &p.mw->Header, NDK_OP_FLAG_SILENT_SUCCESS));
 	DEMAND(result(b, STATUS_CANCELLED, "a silent one that fails").RequestContext == (PVOID)3,
 	       "another request");
