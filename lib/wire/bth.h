@@ -79,8 +79,8 @@ _Static_assert(sizeof(struct deth) == 8, "DETH");
 #define GSI_QKEY      0x80010000u
 /* Only privileged consumers set such a Q_Key; in a work request: the queue pair's own. */
 #define QKEY_CONTROLLED 0x80000000u
-#define QPN_MASK      0xffffffu
-#define PSN_MASK      0xffffffu
+#define QPN_MASK        0xffffffu
+#define PSN_MASK        0xffffffu
 
 /* Each setter touches its own bits only. */
 static inline void bth_set_qpn(struct bth *bth, uint32_t qpn)

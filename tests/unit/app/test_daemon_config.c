@@ -59,7 +59,8 @@ Test(daemon_config, every_key_reaches_its_place)
 
 	cr_assert_eq(
 		read_config("[daemon]\nworkers = %d\ncontrol-core = %d\nsocket = /run/y\n"
-			    "socket-group = staff\nidle = busy\nmigrate = no\nhugepages = no\ntelemetry = no\n"
+			    "socket-group = staff\nidle = busy\nmigrate = no\nhugepages = "
+			    "no\ntelemetry = no\n"
 			    "bad-token-budget = 0\nmax-queue-pairs = 1024\nmax-windows = 4096\n"
 			    "[port wan0]\ndevice = net_a0,iface=eth1\n"
 			    "ip = 10.0.0.1/24, fd00::1/64\nvlan = 4094\nmtu = 9600\n"
