@@ -159,7 +159,7 @@ int connection_prepare(struct control *control, struct object *connector)
 	 */
 	if (memcmp(c->remote_mac, no_mac, 6) && !(c->remote_mac[0] & 1)) {
 		memcpy(connection.path.remote_mac, c->remote_mac, 6);
-		if (error == -EAGAIN || error == -EHOSTUNREACH)
+		if (error == -EAGAIN || error == -EHOSTUNREACH || error == -ENOBUFS)
 			error = 0;
 	}
 	if (error)

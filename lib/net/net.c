@@ -241,7 +241,6 @@ int net_resolve(struct net *net, const uint8_t local_gid[16], const uint8_t remo
 	int port = net_find_address(net, local_gid);
 	const struct link *link;
 	const uint8_t *hop;
-	int error;
 
 	if (port < 0)
 		return -EADDRNOTAVAIL;
@@ -249,14 +248,11 @@ int net_resolve(struct net *net, const uint8_t local_gid[16], const uint8_t remo
 	hop = link_next_hop(link, remote_gid);
 	if (!hop || gid_is_v4(local_gid) != gid_is_v4(remote_gid))
 		return -ENETUNREACH;
-	error = neighbour_lookup(&net->neighbours, (uint32_t)port, hop, now, path->remote_mac);
-	if (error)
-		return error;
 	memcpy(path->local_mac, link->mac, 6);
 	memcpy(path->local_gid, local_gid, 16);
 	memcpy(path->remote_gid, remote_gid, 16);
 	path->vlan_tci = link->vlan;
-	return 0;
+	return neighbour_lookup(&net->neighbours, (uint32_t)port, hop, now, path->remote_mac);
 }
 
 bool net_port_status(const struct net *net, unsigned int index, struct net_port_status *status)

@@ -266,7 +266,8 @@ static bool connection_possible(const struct transport *t, const struct qp_conne
 	bool local4 = memcmp(c->path.local_gid, mapped, 12) == 0;
 	bool remote4 = memcmp(c->path.remote_gid, mapped, 12) == 0;
 
-	return path_mtu_code(c->path_mtu) && local4 == remote4 && c->timeout < 32 &&
+	return path_mtu_code(c->path_mtu) && gid_is_unicast(c->path.local_gid) &&
+	       gid_is_unicast(c->path.remote_gid) && local4 == remote4 && c->timeout < 32 &&
 	       c->retry_count < 8 && c->rnr_retry < 8 && c->min_rnr_timer < 32 &&
 	       c->max_reads_in <= transport_max_reads_in(&t->shared->sizes);
 }

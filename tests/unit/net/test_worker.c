@@ -69,7 +69,9 @@ Test(slowpath, resolving_asks_the_link_and_gives_the_answer)
 	cr_assert_eq(net_resolve(pair.net, peer_v4, our_v4, &path, pair.now), -EADDRNOTAVAIL);
 	cr_assert_eq(net_resolve(pair.net, our_v4, peer_v6, &path, pair.now), -ENETUNREACH);
 	cr_assert_eq(net_resolve(pair.net, our_v4, our_v4, &path, pair.now), -ENETUNREACH);
+	/* A passive side has the MAC from the REQ's frame and goes on with the rest. */
 	cr_assert_eq(net_resolve(pair.net, our_v4, peer_v4, &path, pair.now), -EAGAIN);
+	cr_assert(gid_equal(path.local_gid, our_v4) && gid_equal(path.remote_gid, peer_v4));
 	do {
 		cr_assert(far_gets_arp(1));
 	} while (memcmp(answer + 38, peer_v4 + 12, 4));
