@@ -155,7 +155,9 @@ void request_run(struct control *control, uint32_t session, const struct shm_req
 		session_end(control, session, "unknown request in the control ring");
 		return;
 	}
-	reply.status = handlers[request->op](control, session, request, &reply);
+	reply.status = handlers[request->op]
+			       ? handlers[request->op](control, session, request, &reply)
+			       : NT_NOT_SUPPORTED;
 	if (reply.status != NT_PENDING)
 		session_send(control, session, &reply);
 }

@@ -34,7 +34,8 @@ void close_pair(struct pair *pair);
 bool remote(struct pair *pair, uint8_t opcode, uint64_t address, uint32_t token, uint32_t length,
 	    int32_t *status);
 
-/* hostile_control.c, hostile_queue.c: each true when the daemon did what it must. */
+/* hostile_control.c, hostile_queue.c, hostile_shared.c: each true when the daemon did what it must.
+ */
 bool case_cursor(void);
 bool case_unknown(void);
 bool case_requests(void);
@@ -52,5 +53,10 @@ bool case_overrun(void);
 bool case_punch(void);
 bool case_tokens(void);
 bool case_handles(void);
+bool case_shared_cursor(void);
+bool case_shared_entries(void);
+bool case_segments(void);
+bool case_resizes(void);
+bool case_waiting(void);
 
 #endif

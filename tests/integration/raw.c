@@ -177,8 +177,7 @@ bool raw_do(struct raw *raw, struct shm_request *request, struct shm_reply *repl
 
 /* --- objects ------------------------------------------------------------------------------ */
 
-/* The segment of a queue that was just made. */
-static bool take_segment(struct raw *raw, const struct shm_reply *reply, struct raw_queue *queue)
+bool raw_take_segment(struct raw *raw, const struct shm_reply *reply, struct raw_queue *queue)
 {
 	struct shm_segment_message message;
 	unsigned int count = 1;
@@ -245,7 +244,7 @@ bool raw_make(struct raw_set *set, struct raw *raw, uint64_t memory, uint32_t ac
 	set->pd = reply.created.handle;
 	request =
 		(struct shm_request){ .op = SHM_OP_CREATE_CQ, .create_cq = { .depth = 2 * depth } };
-	if (!raw_do(raw, &request, &reply) || !take_segment(raw, &reply, &set->cq))
+	if (!raw_do(raw, &request, &reply) || !raw_take_segment(raw, &reply, &set->cq))
 		return false;
 	request = (struct shm_request){ .op = SHM_OP_CREATE_QP,
 					.create_qp = { .pd = set->pd,
@@ -256,7 +255,7 @@ bool raw_make(struct raw_set *set, struct raw *raw, uint64_t memory, uint32_t ac
 						       .receive_sge = 4,
 						       .initiator_sge = 4,
 						       .inline_size = 64 } };
-	if (!raw_do(raw, &request, &reply) || !take_segment(raw, &reply, &set->qp))
+	if (!raw_do(raw, &request, &reply) || !raw_take_segment(raw, &reply, &set->qp))
 		return false;
 	return make_memory(raw, &set->memory, set->pd, memory, access);
 }

@@ -64,6 +64,8 @@ void raw_wake(int fd);
 bool raw_wait_end(struct raw *raw);
 bool raw_is_over(const struct raw *raw);
 
+/* The segment of a queue that was just made. */
+bool raw_take_segment(struct raw *raw, const struct shm_reply *reply, struct raw_queue *queue);
 /* A segment of memory offered to the daemon; any descriptor. */
 bool raw_offer(struct raw *raw, int fd, uint64_t cookie);
 /* PD, CQ, QP and registered memory with the rights given (NDK_MR_FLAG_*). */
