@@ -174,19 +174,24 @@ static struct op *wrong_range(struct end *end)
 
 static struct op *wrong_right(struct end *end)
 {
-	struct op *op = accessing(end);
+	struct rng *rng = &end->pair->world->traffic;
 
-	for (uint32_t i = 0; op && i < SIM_WINDOWS; i++) {
-		const struct sim_window *window = &end->peer->window[i];
+	for (uint32_t tries = 0; tries < 4 * SIM_WINDOWS; tries++) {
+		const struct sim_window *window = &end->peer->window[tries % SIM_WINDOWS];
+		const enum op_kind kind = (enum op_kind)rng_between(rng, KIND_WRITE, KIND_CMP_SWAP);
+		struct op *op;
 
-		if (window->state != WINDOW_BOUND || (window->rights & op_right(op->kind)) ||
-		    window->length < op->length + 8)
+		if (window->state != WINDOW_BOUND || (window->rights & op_right(kind)))
 			continue;
-		op->sqe.token = window->token;
-		op->sqe.address = (host_address(end->peer->host, window->offset) + 7) / 8 * 8;
-		return refused(op, NT_ACCESS_VIOLATION);
+		op = op_build(end, kind);
+		if (op && op->length && window->length >= op->length + 8) {
+			op->sqe.token = window->token;
+			op->sqe.address =
+				(host_address(end->peer->host, window->offset) + 7) / 8 * 8;
+			return refused(op, NT_ACCESS_VIOLATION);
+		}
+		op_free(op);
 	}
-	op_free(op);
 	return NULL;
 }
 
@@ -405,9 +410,15 @@ static bool post_bad_receive(struct end *end, enum fault fault)
 bool fault_post(struct end *end)
 {
 	struct world *world = end->pair->world;
-	const enum fault fault =
+	enum fault fault =
 		(enum fault)rng_between(&world->traffic, FAULT_NONE + 1, FAULT_COUNT - 1);
 	struct op *op;
+
+	/* What few queue pairs can do wrong. */
+	if (end->connection.max_reads_out == 0 && rng_percent(&world->traffic, 20))
+		fault = FAULT_READS_NONE;
+	if (end->pair->strict && rng_percent(&world->traffic, 10))
+		fault = FAULT_NO_RECEIVE;
 
 	if (!traffic_room(end) || end->peer->window[SIM_WINDOWS].state == WINDOW_ENDING)
 		return false;

@@ -94,11 +94,12 @@ void forge_wild(struct world *world, uint8_t *frame, const struct frame_facts *f
 /* When it arrives it is known what the requester has sent so far. */
 void forge_future(struct world *world, const struct end *end, struct sim_buffer *buffer)
 {
+	const uint32_t ahead = rng_percent(&world->weather, 60) ? 0 : rng_below(&world->weather, 4);
 	struct frame_facts facts;
 
 	if (!frame_read(buffer->bytes, buffer->packet.length, &facts))
 		return;
-	put(buffer->bytes + facts.bth + 9, end->sent_psn + rng_below(&world->weather, 4), 3);
+	put(buffer->bytes + facts.bth + 9, end->sent_psn + ahead, 3);
 	frame_repair(buffer->bytes, &facts);
 }
 

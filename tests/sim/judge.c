@@ -75,11 +75,18 @@ static bool later_refused(const struct end *end, const struct op *op, int32_t st
 	return false;
 }
 
+/* A SEND that finds no receive is sent as often as was agreed. */
+static bool gave_up_in_time(const struct end *end, const struct op *op)
+{
+	return op->fault != FAULT_NO_RECEIVE || end->restarts ||
+	       end->rnrs > end->connection.rnr_retry;
+}
+
 void judge_failure(struct end *end, struct op *op, int32_t status)
 {
 	struct sim_statistics *statistics = &end->pair->world->statistics;
 
-	if (op->fault && status == op->status) {
+	if (op->fault && status == op->status && gave_up_in_time(end, op)) {
 		statistics->exact[op->fault]++;
 		return;
 	}

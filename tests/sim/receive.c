@@ -71,7 +71,7 @@ static void spoil(struct end *end, struct receive *receive, struct shm_sge *sge)
 	receive->good = 0;
 	for (uint32_t i = 0; i < bad; i++)
 		receive->good += sge[i].length;
-	if (rng_percent(rng, 30))
+	if (rng_percent(rng, 50))
 		sge[bad].token = end->host->read_only;
 	else
 		sge[bad].token ^= 1u << rng_below(rng, 32);
