@@ -153,7 +153,7 @@ static bool refuse_again(struct transport *t, struct qp *qp, struct responder_re
 		return false;
 	frame_close(t, &frame);
 	count_verdict(t, VERDICT_ACCESS + reason);
-	t->stats.tx_nak++;
+	COUNT(t, tx_nak, 1);
 	resource->next = resource->end;
 	return true;
 }
@@ -246,11 +246,11 @@ static bool send_atomic_result(struct transport *t, struct qp *qp,
 static void count_answer(struct transport *t, const struct answer *answer)
 {
 	if (answer->kind == ANSWER_ACK || answer->kind == ANSWER_ACK_FATAL)
-		t->stats.tx_ack++;
+		COUNT(t, tx_ack, 1);
 	else if ((answer->syndrome & AETH_KIND) == AETH_RNR)
-		t->stats.tx_rnr++;
+		COUNT(t, tx_rnr, 1);
 	else
-		t->stats.tx_nak++;
+		COUNT(t, tx_nak, 1);
 }
 
 /*

@@ -78,9 +78,9 @@ uint64_t completion_add(struct transport *t, struct intent *intent, uint32_t cq,
 	intent->cqe = *cqe;
 	intent->cqe.epoch = t->shared->qps[intent->qp].epoch;
 	mark_news(t, cq, cqe->status || cqe->solicited ? NEWS_ENTRY | NEWS_SOLICITED : NEWS_ENTRY);
-	t->stats.completions++;
+	COUNT(t, completions, 1);
 	if (cqe->status)
-		t->stats.completion_errors++;
+		COUNT(t, completion_errors, 1);
 	return INTENT_CQE;
 }
 

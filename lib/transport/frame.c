@@ -71,7 +71,7 @@ bool frame_open_to(struct transport *t, const struct frame_template *template, u
 	if (unlikely(packet->capacity < FRAME_OVERHEAD_MAX + payload)) {
 		t->io.put(t->io.context, packet, PKTBUF_FREE);
 		t->blocked = true;
-		t->stats.no_buffer++;
+		COUNT(t, no_buffer, 1);
 		return false;
 	}
 	frame->packet = packet;

@@ -41,7 +41,7 @@ static void execute_bind(struct transport *t, struct qp *qp, struct flight *flig
 	};
 	enum access_reason reason;
 
-	t->stats.binds++;
+	COUNT(t, binds, 1);
 	reason = window_bind(t->shared->memory, &who, &request);
 	if (reason != ACCESS_OK)
 		flight_failed(t, flight, NT_ACCESS_VIOLATION, reason);
@@ -67,7 +67,7 @@ static void execute_fast_register(struct transport *t, struct qp *qp, struct fli
 	};
 	enum access_reason reason = region_fast_register(t->shared->memory, &who, &request);
 
-	t->stats.fast_registers++;
+	COUNT(t, fast_registers, 1);
 	if (reason != ACCESS_OK)
 		flight_failed(t, flight, NT_ACCESS_VIOLATION, reason);
 	else
@@ -81,7 +81,7 @@ static void execute_invalidate(struct transport *t, struct qp *qp, struct flight
 	enum access_reason reason;
 	uint64_t grace;
 
-	t->stats.invalidates++;
+	COUNT(t, invalidates, 1);
 	reason = token_invalidate(t->shared->memory, &who, flight->token, false, &flight->slot,
 				  &grace);
 	if (reason != ACCESS_OK) {
@@ -172,7 +172,7 @@ void stock_return(struct transport *t, struct qp *qp, uint32_t slot)
 		return;
 	}
 	if (free_entries == 0) {
-		t->stats.stock_full++;
+		COUNT(t, stock_full, 1);
 		token_give_up(t->shared->memory, slot);
 		return;
 	}

@@ -32,8 +32,8 @@ struct pktbuf *transport_unpark(struct transport *transport, uint32_t index)
 	struct wire_view view;
 
 	if (packet && wire_parse(packet->data, packet->length, &view) == WIRE_OK) {
-		transport->stats.rx_packets--;
-		transport->stats.rx_bytes -= (uint64_t)(view.icrc + ICRC_SIZE - view.frame);
+		COUNT(transport, rx_packets, -1);
+		COUNT(transport, rx_bytes, -(uint64_t)(view.icrc + ICRC_SIZE - view.frame));
 	}
 	return packet;
 }
@@ -54,7 +54,7 @@ int transport_release(struct transport *transport, uint32_t index, unsigned int 
 	unlist(transport, qp);
 	local->attached = false;
 	completion_publish(transport);
-	transport->stats.moved_out++;
+	COUNT(transport, moved_out, 1);
 	__atomic_store_n(&qp->epoch, qp->epoch + 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&qp->home, (uint16_t)to, __ATOMIC_RELEASE);
 	return 0;
@@ -80,7 +80,7 @@ void transport_take(struct transport *transport, uint32_t index, uint64_t now)
 	if (local->grace || local->local_grace)
 		grace_add(transport, qp);
 	ready_add(transport, qp);
-	transport->stats.moved_in++;
+	COUNT(transport, moved_in, 1);
 }
 
 /* --- records of work requests --------------------------------------------------------- */

@@ -82,7 +82,7 @@ void pace_marked(struct transport *t, struct qp *qp)
 {
 	struct qp_local *local = qp_local(t, qp);
 
-	t->stats.rx_marked++;
+	COUNT(t, rx_marked, 1);
 	pace_look(t);
 	local->congested = true;
 	if (!congestion_answer_mark(qp_congestion(t, qp), &t->congestion, t->now))
@@ -112,7 +112,7 @@ unsigned int pace_send_cnp(struct transport *t, struct qp *qp)
 				(uint8_t)(t->congestion.cnp_dscp << 2 | IP_ECN_ECT0));
 	packet->length = frame_finish(packet->data, template, reserved, sizeof(reserved));
 	frame_send(t, packet);
-	t->stats.tx_cnp++;
+	COUNT(t, tx_cnp, 1);
 	local->cnp_due = false;
 	return 1;
 }
@@ -129,11 +129,11 @@ void pace_notified(struct transport *t, struct qp *qp)
 {
 	struct qp_local *local = qp_local(t, qp);
 
-	t->stats.rx_cnp++;
+	COUNT(t, rx_cnp, 1);
 	pace_look(t);
 	local->congested = true;
 	if (congestion_on_cnp(qp_congestion(t, qp), current_parameters(t), t->now))
-		t->stats.rate_cuts++;
+		COUNT(t, rate_cuts, 1);
 	note_rate(t, qp);
 }
 
@@ -149,7 +149,7 @@ bool pace_ask(struct transport *t, struct qp *qp)
 		return true;
 	}
 	if (!local->held)
-		t->stats.paced++;
+		COUNT(t, paced, 1);
 	local->held = true;
 	wheel_pace(t, qp, congestion->next_send);
 	return false;

@@ -46,8 +46,8 @@ bool transport_receive(struct transport *transport, const struct wire_view *view
 		count_verdict(t, verdict);
 		return false;
 	}
-	t->stats.rx_packets++;
-	t->stats.rx_bytes += (uint64_t)(view->icrc + ICRC_SIZE - view->frame);
+	COUNT(t, rx_packets, 1);
+	COUNT(t, rx_bytes, (uint64_t)(view->icrc + ICRC_SIZE - view->frame));
 	if (unlikely(view->opcode == OP_CNP)) {
 		pace_notified(t, qp);
 		return false;

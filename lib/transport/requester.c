@@ -153,7 +153,7 @@ void requester_timeout(struct transport *t, struct qp *qp)
 	} else if (local->resend) {
 		/* Nothing has left since the last one, for want of buffers: no try has failed. */
 	} else {
-		t->stats.timeouts++;
+		COUNT(t, timeouts, 1);
 		local->silent = true;
 		if (qp->retry_left == 0) {
 			count_verdict(t, VERDICT(RETRY_EXCEEDED));
@@ -247,7 +247,7 @@ void requester_start(struct transport *t, struct qp *qp, struct flight *flight)
 	if (flight->state == FLIGHT_STARTED)
 		return;
 	flight->state = FLIGHT_STARTED;
-	qp->messages_out++;
+	COUNT_QP(qp, messages_out, 1);
 	if (flight_wants_response(flight)) {
 		qp->reads_out++;
 		qp->read_psns += flight->packets;
@@ -255,20 +255,20 @@ void requester_start(struct transport *t, struct qp *qp, struct flight *flight)
 	switch (flight->opcode) {
 	case SHM_WR_WRITE:
 	case SHM_WR_WRITE_IMMEDIATE:
-		t->stats.tx_write++;
-		t->stats.tx_write_bytes += flight->length;
+		COUNT(t, tx_write, 1);
+		COUNT(t, tx_write_bytes, flight->length);
 		break;
 	case SHM_WR_READ:
-		t->stats.tx_read++;
-		t->stats.tx_read_bytes += flight->length;
+		COUNT(t, tx_read, 1);
+		COUNT(t, tx_read_bytes, flight->length);
 		break;
 	case SHM_WR_FETCH_ADD:
-	case SHM_WR_COMPARE_SWAP: t->stats.tx_atomic++; break;
+	case SHM_WR_COMPARE_SWAP: COUNT(t, tx_atomic, 1); break;
 	default:
 		if (qp->type == SHM_QP_UD)
-			t->stats.tx_datagram++;
+			COUNT(t, tx_datagram, 1);
 		else
-			t->stats.tx_send++;
+			COUNT(t, tx_send, 1);
 	}
 }
 
@@ -279,7 +279,7 @@ static void sent_through(struct transport *t, struct qp *qp, uint32_t psn, uint3
 	struct qp_local *local = qp_local(t, qp);
 
 	if (psn_diff(psn, qp->sent_psn) < 0)
-		t->stats.retransmits++;
+		COUNT(t, retransmits, 1);
 	if (psn_diff(end, qp->sent_psn) > 0)
 		qp->sent_psn = end;
 	local->resend = false;

@@ -159,7 +159,7 @@ bool responder_complete(struct transport *t, struct qp *qp, const struct wire_vi
 		cqe.source_qpn = be24_get(view_deth(view)->source_qpn);
 		cqe.flags = SHM_CQE_GRH;
 	}
-	qp->messages_in++;
+	COUNT_QP(qp, messages_in, 1);
 	receive_complete(t, qp, responder_word_after(qp, MESSAGE_NONE, true), &cqe);
 	return true;
 }
@@ -256,7 +256,7 @@ static void invalidate_done(struct transport *t, struct qp *qp)
 		qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
 		return;
 	}
-	qp->messages_in++;
+	COUNT_QP(qp, messages_in, 1);
 	receive_complete(t, qp, responder_word_after(qp, MESSAGE_NONE, true), &cqe);
 	packet_done(t, qp, invalidate->ack_request);
 }
@@ -286,7 +286,7 @@ static void invalidate_begin(struct transport *t, struct qp *qp, const struct wi
 		.ack_request = view->ack_request,
 	};
 	set_flags(qp, qp->flags | QP_INVALIDATING);
-	t->stats.remote_invalidates++;
+	COUNT(t, remote_invalidates, 1);
 	reason = token_invalidate(t->shared->memory, &who, token, true, &invalidate->slot, &grace);
 	if (reason != ACCESS_OK) {
 		set_flags(qp, qp->flags & ~QP_INVALIDATING);
@@ -337,7 +337,7 @@ static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 		packet_done(t, qp, view->ack_request);
 		return false;
 	}
-	t->stats.rx_send++;
+	COUNT(t, rx_send, 1);
 	if (flags & OPF_IETH)
 		invalidate_begin(t, qp, view, (uint32_t)offset + view->payload_length);
 	else
@@ -433,14 +433,14 @@ static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
 			       NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
 		return;
 	}
-	t->stats.rx_write_bytes += view->payload_length;
+	COUNT(t, rx_write_bytes, view->payload_length);
 	if (flags & OPF_LAST)
-		t->stats.rx_write++;
+		COUNT(t, rx_write, 1);
 	if (flags & OPF_IMM) {
 		message_received(t, qp, view, (uint32_t)qp->message.length);
 		return;
 	}
-	qp->messages_in += (flags & OPF_LAST) != 0;
+	COUNT_QP(qp, messages_in, (flags & OPF_LAST) != 0);
 	word_commit(&qp->responder, responder_word_after(qp, MESSAGE_WRITE, flags & OPF_LAST));
 	packet_done(t, qp, view->ack_request);
 }

@@ -30,7 +30,7 @@ static void resource_accepted(struct transport *t, struct qp *qp)
 	/* An old one that was to be sent once more makes room: the peer has it, evidently. */
 	if ((uint8_t)(number - qp->answered) > t->shared->resource_mask)
 		qp->answered = (uint8_t)(number - t->shared->resource_mask);
-	qp->messages_in++;
+	COUNT_QP(qp, messages_in, 1);
 	qp->answer.kind = ANSWER_NONE;
 	ready_add(t, qp);
 }
@@ -82,8 +82,8 @@ void responder_receive_read(struct transport *t, struct qp *qp, const struct wir
 		.end = psn_add(view->psn, packets),
 		.end_length = length,
 	};
-	t->stats.rx_read++;
-	t->stats.rx_read_bytes += length;
+	COUNT(t, rx_read, 1);
+	COUNT(t, rx_read_bytes, length);
 	resource_accepted(t, qp);
 	word_commit(&qp->responder,
 		    responder_word(responder_psn(word) + packets, responder_msn(word) + 1,
@@ -173,7 +173,7 @@ void responder_receive_atomic(struct transport *t, struct qp *qp, const struct w
 		resource->kind = RESOURCE_NONE;
 		return;
 	}
-	t->stats.rx_atomic++;
+	COUNT(t, rx_atomic, 1);
 	if (access_poisoned(&access))
 		responder_refuse_access(t, qp, ACCESS_POISONED);
 }

@@ -85,7 +85,7 @@ static void receive_ack(struct transport *t, struct qp *qp, uint32_t p)
 {
 	const struct flight *flight;
 
-	t->stats.rx_ack++;
+	COUNT(t, rx_ack, 1);
 	if (acknowledge(t, qp, p) || qp->state != QP_RTS)
 		return;
 	/* A plain ACK within a READ answers nothing; one behind it skips its response. */
@@ -98,7 +98,7 @@ static void receive_ack(struct transport *t, struct qp *qp, uint32_t p)
 
 static void receive_rnr(struct transport *t, struct qp *qp, uint8_t code)
 {
-	t->stats.rx_rnr++;
+	COUNT(t, rx_rnr, 1);
 	count_verdict(t, VERDICT(NAK_RNR));
 	if (qp->flags & QP_RNR_WAIT)
 		return;
@@ -141,7 +141,7 @@ static void receive_nak(struct transport *t, struct qp *qp, uint32_t p, uint8_t 
 {
 	bool before = true;
 
-	t->stats.rx_nak++;
+	COUNT(t, rx_nak, 1);
 	if (p != requester_una(qp->requester))
 		before = acknowledge(t, qp, psn_add(p, PSN_MASK));
 	if (qp->state != QP_RTS || qp->first_flight == 0)

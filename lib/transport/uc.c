@@ -54,7 +54,7 @@ static void receive_send(struct transport *t, struct qp *qp, const struct wire_v
 		word_commit(&qp->responder, responder_word_after(qp, MESSAGE_SEND, false));
 		return;
 	}
-	t->stats.rx_send++;
+	COUNT(t, rx_send, 1);
 	responder_complete(t, qp, view, (uint32_t)offset + view->payload_length);
 }
 
@@ -79,13 +79,13 @@ static void receive_write(struct transport *t, struct qp *qp, const struct wire_
 		drop(t, qp, view, VERDICT_ACCESS + reason);
 		return;
 	}
-	t->stats.rx_write_bytes += view->payload_length;
-	t->stats.rx_write += (flags & OPF_LAST) != 0;
+	COUNT(t, rx_write_bytes, view->payload_length);
+	COUNT(t, rx_write, (flags & OPF_LAST) != 0);
 	if (flags & OPF_IMM) {
 		responder_complete(t, qp, view, (uint32_t)qp->message.length);
 		return;
 	}
-	qp->messages_in += (flags & OPF_LAST) != 0;
+	COUNT_QP(qp, messages_in, (flags & OPF_LAST) != 0);
 	word_commit(&qp->responder, responder_word_after(qp, MESSAGE_WRITE, flags & OPF_LAST));
 }
 
@@ -98,7 +98,7 @@ static uint32_t check_sequence(struct transport *t, struct qp *qp, const struct 
 
 	if (flags & OPF_FIRST) {
 		if (!expected || message != MESSAGE_NONE) {
-			t->stats.uc_resync++;
+			COUNT(t, uc_resync, 1);
 			abandon(qp, view->psn);
 		}
 		return 0;

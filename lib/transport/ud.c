@@ -83,5 +83,5 @@ void ud_receive(struct transport *t, struct qp *qp, const struct wire_view *view
 	    !unreliable_place(t, qp, GRH_SIZE, view->payload, view->payload_length))
 		return;
 	if (responder_complete(t, qp, view, bytes))
-		t->stats.rx_datagram++;
+		COUNT(t, rx_datagram, 1);
 }

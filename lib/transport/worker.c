@@ -165,15 +165,15 @@ struct pktbuf *frame_get(struct transport *t, const struct frame_template *templ
 
 	if (packet == NULL && !t->blocked) {
 		t->blocked = true;
-		t->stats.no_buffer++;
+		COUNT(t, no_buffer, 1);
 	}
 	return packet;
 }
 
 void frame_send(struct transport *t, struct pktbuf *packet)
 {
-	t->stats.tx_packets++;
-	t->stats.tx_bytes += packet->length;
+	COUNT(t, tx_packets, 1);
+	COUNT(t, tx_bytes, packet->length);
 	t->left -= (int32_t)packet->length;
 	t->io.put(t->io.context, packet, PKTBUF_SEND);
 }
