@@ -166,7 +166,8 @@ static bool forge_answer(struct sim_buffer *buffer, struct frame_facts *facts, c
 		return true;
 	}
 	if (op->fault == FAULT_WIRE_NAK && facts->opcode == 0x11 && facts->syndrome < 0x20) {
-		bth[12] = (uint8_t)(0x64 + op->wire_choice % 28);
+		/* No plain ACK any more, whose credits may be anything. */
+		facts->syndrome = bth[12] = (uint8_t)(0x64 + op->wire_choice % 28);
 		return true;
 	}
 	return false;

@@ -93,12 +93,10 @@ static void check_arm(struct sim_cq *cq, bool satisfied)
 		return;
 	}
 	/* It died between showing an entry and taking the arm: the next one does that. */
-	if (satisfied && !taken && host_is_fresh(cq->host)) {
-		cq->owed = true;
-		return;
-	}
 	satisfied |= cq->owed;
-	cq->owed = false;
+	cq->owed = satisfied && !taken && host_is_fresh(cq->host);
+	if (cq->owed)
+		return;
 	if (taken != satisfied)
 		sim_fail(world, "host %u CQ %u: arm %u was %s", cq->host->number, cq->index,
 			 cq->arm, taken ? "taken for nothing" : "not taken");

@@ -43,7 +43,8 @@ static uint64_t next_event(const struct world *world)
 	for (uint32_t i = 0; i < world->config.pairs; i++) {
 		const struct pair *pair = &world->pair[i];
 
-		if (pair->state == PAIR_ENDING && pair->flush_at < next)
+		if (pair->state == PAIR_ENDING && pair->flush_at > world->now &&
+		    pair->flush_at < next)
 			next = pair->flush_at;
 		for (int k = 0; k < 2 && pair->state != PAIR_GONE; k++)
 			if (pair->end[k].hold_receives > world->now &&
