@@ -4,13 +4,13 @@
  * When all are up the server sends its messages on each, the client receives them and answers with
  * as many, and the server disconnects.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/sync.h"
 #include "examples/example.h"
+#include "examples/options.h"
 
 static const char usage[] = "Usage: oriel-cmatose [-s SERVER] [options]\n"
 			    "  -s ADDRESS  connect there (default: be the server)\n"
@@ -32,20 +32,20 @@ struct node {
 struct test {
 	struct example example;
 	struct node *node;
-	uint32_t connections, messages, size;
+	struct options options;
 };
 
-/* --- messages
- * ------------------------------------------------------------------------------------------ */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static bool open_node(struct test *test, struct node *node)
 {
-	const NDK_SGE sge = example_sge(&test->example, test->size, test->size);
+	const NDK_SGE sge = example_sge(&test->example, test->options.size, test->options.size);
 
-	node->qp = example_qp(&test->example, node, test->messages ? test->messages : 1);
+	node->qp = example_qp(&test->example, node,
+			      test->options.messages ? test->options.messages : 1);
 	if (!node->qp)
 		return false;
-	for (uint32_t i = 0; i < test->messages; i++) {
+	for (uint32_t i = 0; i < test->options.messages; i++) {
 		NTSTATUS status = NdkReceive(node->qp, NULL, &sge, 1);
 
 		if (!NT_SUCCESS(status))
@@ -56,10 +56,10 @@ static bool open_node(struct test *test, struct node *node)
 
 static bool post_sends(struct test *test)
 {
-	const NDK_SGE sge = example_sge(&test->example, 0, test->size);
+	const NDK_SGE sge = example_sge(&test->example, 0, test->options.size);
 
-	for (uint32_t c = 0; c < test->connections; c++) {
-		for (uint32_t i = 0; i < test->messages; i++) {
+	for (uint32_t c = 0; c < test->options.count; c++) {
+		for (uint32_t i = 0; i < test->options.messages; i++) {
 			NTSTATUS status = NdkSend(test->node[c].qp, NULL, &sge, 1, 0);
 
 			if (!NT_SUCCESS(status))
@@ -72,10 +72,10 @@ static bool post_sends(struct test *test)
 /* Until every connection has sent, or received, all of its messages. */
 static bool collect(struct test *test, bool receives)
 {
-	uint64_t wanted = (uint64_t)test->connections * test->messages;
+	uint64_t wanted = (uint64_t)test->options.count * test->options.messages;
 	uint64_t have = 0;
 
-	for (uint32_t c = 0; c < test->connections; c++)
+	for (uint32_t c = 0; c < test->options.count; c++)
 		have += receives ? test->node[c].received : test->node[c].sent;
 	while (have < wanted) {
 		ORIEL_RESULT result;
@@ -87,7 +87,7 @@ static bool collect(struct test *test, bool receives)
 			return example_complain(&test->example, "a message", result.Ndk.Status);
 		node = result.Ndk.QPContext;
 		if (result.Ndk.Type == NdkOperationTypeReceive) {
-			if (result.Ndk.BytesTransferred != test->size) {
+			if (result.Ndk.BytesTransferred != test->options.size) {
 				fprintf(stderr, "oriel-cmatose: a message of %u bytes\n",
 					result.Ndk.BytesTransferred);
 				return false;
@@ -102,20 +102,19 @@ static bool collect(struct test *test, bool receives)
 	return true;
 }
 
-/* --- sides
- * ---------------------------------------------------------------------------------------------- */
+/* --- sides ------------------------------------------------------------------------------------ */
 
-static bool run_server(struct test *test, uint16_t port)
+static bool run_server(struct test *test)
 {
 	struct example_listener listener;
 	struct sockaddr_storage address = test->example.local;
 
-	example_set_port(&address, port);
+	example_set_port(&address, test->options.port);
 	if (!example_listen(&test->example, &listener, &address, false))
 		return false;
 	printf("oriel-cmatose: listening\n");
 	fflush(stdout);
-	for (uint32_t i = 0; i < test->connections; i++) {
+	for (uint32_t i = 0; i < test->options.count; i++) {
 		struct node *node = &test->node[i];
 
 		node->connector = example_arrival(&listener, i == 0);
@@ -125,25 +124,26 @@ static bool run_server(struct test *test, uint16_t port)
 	}
 	if (!post_sends(test) || !collect(test, false) || !collect(test, true))
 		return false;
-	for (uint32_t i = 0; i < test->connections; i++)
+	for (uint32_t i = 0; i < test->options.count; i++)
 		example_disconnect(&test->example, test->node[i].connector);
 	return true;
 }
 
-static bool run_client(struct test *test, const struct sockaddr_storage *server)
+static bool run_client(struct test *test)
 {
-	for (uint32_t i = 0; i < test->connections; i++) {
+	for (uint32_t i = 0; i < test->options.count; i++) {
 		struct node *node = &test->node[i];
 
 		if (!open_node(test, node))
 			return false;
-		node->connector = example_connect(&test->example, node->qp, server, &node->gone);
+		node->connector = example_connect(&test->example, node->qp, &test->options.server,
+						  &node->gone);
 		if (!node->connector)
 			return false;
 	}
 	if (!collect(test, true) || !post_sends(test) || !collect(test, false))
 		return false;
-	for (uint32_t i = 0; i < test->connections; i++) {
+	for (uint32_t i = 0; i < test->options.count; i++) {
 		if (!example_wait(&test->example, &test->node[i].gone)) {
 			fprintf(stderr, "oriel-cmatose: the server does not disconnect\n");
 			return false;
@@ -153,55 +153,42 @@ static bool run_client(struct test *test, const struct sockaddr_storage *server)
 	return true;
 }
 
-static bool run(struct test *test, const struct sockaddr_storage *server, int family, uint16_t port)
+static bool run(struct test *test)
 {
-	ULONG depth = test->connections * (2 * test->messages + 2);
+	const struct options *options = &test->options;
+	ULONG depth = options->count * (2 * options->messages + 2);
 	bool good;
 
-	test->node = calloc(test->connections, sizeof(*test->node));
-	if (!test->node || !example_open(&test->example, family, 2ul * test->size + 4096, depth))
+	test->node = calloc(options->count, sizeof(*test->node));
+	if (!test->node || !example_open(&test->example, options_family(options, &test->example),
+					 2ul * options->size + 4096, depth))
 		return false;
-	memset(test->example.bytes, 0x5a, test->size);
-	good = server->ss_family ? run_client(test, server) : run_server(test, port);
+	memset(test->example.bytes, 0x5a, options->size);
+	good = options->server.ss_family ? run_client(test) : run_server(test);
 	if (good)
 		printf("oriel-cmatose: %u connections, %u messages each way on each\n",
-		       test->connections, test->messages);
+		       options->count, options->messages);
 	return good;
 }
 
 int main(int argc, char *argv[])
 {
 	struct test test = {
-		.example.program = "oriel-cmatose", .connections = 1, .messages = 10, .size = 100
+		.example.program = "oriel-cmatose",
+		.options = { .usage = usage,
+			     .max_count = MAX_CONNECTIONS,
+			     .max_size = 1u << 20,
+			     .count = 1,
+			     .messages = 10,
+			     .size = 100,
+			     .port = 7471 },
 	};
-	const char *server_text = NULL, *local_text = NULL;
-	struct sockaddr_storage server = { 0 };
-	unsigned long port = 7471;
-	int option, family;
+	int status = options_parse(&test.options, &test.example, argc, argv);
 	bool good;
 
-	while ((option = getopt(argc, argv, "s:b:c:C:S:p:h")) != -1) {
-		switch (option) {
-		case 's': server_text = optarg; break;
-		case 'b': local_text = optarg; break;
-		case 'c': test.connections = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'C': test.messages = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'S': test.size = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'p': port = strtoul(optarg, NULL, 10); break;
-		case 'h': fputs(usage, stdout); return EXIT_SUCCESS;
-		default: fputs(usage, stderr); return 2;
-		}
-	}
-	if (optind < argc || test.connections < 1 || test.connections > MAX_CONNECTIONS ||
-	    test.messages > 4096 || test.size < 1 || test.size > 1u << 20 || port < 1 ||
-	    port > 65535 ||
-	    (server_text && !example_address(server_text, (uint16_t)port, &server)) ||
-	    (local_text && !example_address(local_text, 0, &test.example.local))) {
-		fputs(usage, stderr);
-		return 2;
-	}
-	family = server.ss_family ? server.ss_family : test.example.local.ss_family;
-	good = run(&test, &server, family ? family : AF_INET, (uint16_t)port);
+	if (status >= 0)
+		return status;
+	good = run(&test);
 	example_close(&test.example);
 	free(test.node);
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -11,8 +11,7 @@
 
 #define SPINS 256u /* empty looks before sleeping */
 
-/* --- addresses ---------------------------------------------------------------------------------
- */
+/* --- addresses -------------------------------------------------------------------------------- */
 
 void example_set_port(struct sockaddr_storage *address, uint16_t port)
 {
@@ -61,8 +60,7 @@ static bool choose_local(struct example *example, int family)
 	return false;
 }
 
-/* --- objects -------------------------------------------------------------------------------------
- */
+/* --- objects ---------------------------------------------------------------------------------- */
 
 bool example_complain(const struct example *example, const char *what, NTSTATUS status)
 {
@@ -160,8 +158,7 @@ void example_close_object(struct example *example, NDK_OBJECT_HEADER *object)
 	sync_end(&sync, table[0](object, sync_closed, &sync));
 }
 
-/* --- waiting
- * --------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 static int64_t now_ms(void)
 {
@@ -202,8 +199,7 @@ bool example_result(struct example *example, ORIEL_RESULT *result)
 	return true;
 }
 
-/* --- connections
- * ------------------------------------------------------------------------------------ */
+/* --- connections ------------------------------------------------------------------------------ */
 
 static void on_arrival(PVOID context, NDK_CONNECTOR *connector)
 {

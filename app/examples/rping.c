@@ -56,8 +56,7 @@ struct ping {
 
 static volatile sig_atomic_t stop;
 
-/* --- steps
- * ----------------------------------------------------------------------------------------- */
+/* --- steps ------------------------------------------------------------------------------------ */
 
 static bool post_receive(struct ping *ping)
 {
@@ -116,8 +115,7 @@ static bool send_bytes(struct ping *ping, const struct advert *advert)
 	       wait_for(ping, NdkOperationTypeSend);
 }
 
-/* --- client
- * ------------------------------------------------------------------------------------------- */
+/* --- client ----------------------------------------------------------------------------------- */
 
 /* A window for this step only: the peer gets in where it is told to, and not for longer. */
 static bool open_window(struct ping *ping, NDK_MW *window, size_t offset, ULONG rights,
@@ -206,8 +204,7 @@ static bool run_client(struct ping *ping, const struct sockaddr_storage *server)
 	return round == ping->count || stop;
 }
 
-/* --- server
- * -------------------------------------------------------------------------------------------- */
+/* --- server ----------------------------------------------------------------------------------- */
 
 static bool pong_once(struct ping *ping)
 {
@@ -287,8 +284,7 @@ static bool run_server(struct ping *ping, const struct sockaddr_storage *address
 	return good;
 }
 
-/* --- options
- * -------------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static void on_signal(int signal)
 {

@@ -6,13 +6,13 @@
  * receives.
  */
 #include <arpa/inet.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/sync.h"
 #include "examples/example.h"
+#include "examples/options.h"
 
 static const char usage[] =
 	"Usage: oriel-udaddy [-s SERVER] [options]\n"
@@ -39,11 +39,10 @@ struct node {
 struct test {
 	struct example example;
 	struct node *node;
-	uint32_t nodes, messages, size;
+	struct options options;
 };
 
-/* --- queue pairs and addresses
- * ------------------------------------------------------------------------- */
+/* --- queue pairs and addresses ---------------------------------------------------------------- */
 
 static bool open_node(struct test *test, struct node *node)
 {
@@ -52,14 +51,15 @@ static bool open_node(struct test *test, struct node *node)
 						 .ReceiveCq = test->example.cq,
 						 .InitiatorCq = test->example.cq,
 						 .QPContext = node,
-						 .ReceiveQueueDepth = test->messages + 1,
-						 .InitiatorQueueDepth = test->messages + 1,
+						 .ReceiveQueueDepth = test->options.messages + 1,
+						 .InitiatorQueueDepth = test->options.messages + 1,
 						 .MaxReceiveRequestSge = 1,
 						 .MaxInitiatorRequestSge = 1 };
 	const ORIEL_QP_CONNECTION ready = { .Size = sizeof(ready),
 					    .QKey = QKEY,
 					    .LocalAddress = (PSOCKADDR)&test->example.local };
-	const NDK_SGE sge = example_sge(&test->example, node->offset, ORIEL_GRH_SIZE + test->size);
+	const NDK_SGE sge =
+		example_sge(&test->example, node->offset, ORIEL_GRH_SIZE + test->options.size);
 	struct sync sync = sync_begin(test->example.adapter);
 	NTSTATUS status = sync_end(&sync, OrielCreateQp(test->example.pd, &parameters, sync_created,
 							&sync, &node->qp));
@@ -67,7 +67,7 @@ static bool open_node(struct test *test, struct node *node)
 	if (!NT_SUCCESS(status))
 		return example_complain(&test->example, "queue pair", status);
 	node->qp = sync_object(&sync, node->qp);
-	for (uint32_t i = 0; i < test->messages && NT_SUCCESS(status); i++)
+	for (uint32_t i = 0; i < test->options.messages && NT_SUCCESS(status); i++)
 		status = NdkReceive(node->qp, NULL, &sge, 1);
 	sync = sync_begin(test->example.adapter);
 	if (NT_SUCCESS(status))
@@ -105,14 +105,13 @@ static void sender_of(const struct test *test, const struct node *node,
 		memcpy(&((struct sockaddr_in6 *)peer)->sin6_addr, header + 8, 16);
 }
 
-/* --- messages
- * ------------------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static bool post_sends(struct test *test)
 {
-	const NDK_SGE sge = example_sge(&test->example, 0, test->size);
+	const NDK_SGE sge = example_sge(&test->example, 0, test->options.size);
 
-	for (uint32_t n = 0; n < test->nodes; n++) {
+	for (uint32_t n = 0; n < test->options.count; n++) {
 		struct node *node = &test->node[n];
 		const ORIEL_DATAGRAM datagram = { .Address = node->peer,
 						  .RemoteQpNumber = node->number,
@@ -120,7 +119,7 @@ static bool post_sends(struct test *test)
 						  .Immediate = htonl(OrielGetQpNumber(node->qp)),
 						  .Flags = ORIEL_DATAGRAM_IMMEDIATE };
 
-		for (uint32_t i = 0; i < test->messages; i++) {
+		for (uint32_t i = 0; i < test->options.messages; i++) {
 			NTSTATUS status = OrielSendDatagram(node->qp, NULL, &sge, 1, 0, &datagram);
 
 			if (!NT_SUCCESS(status))
@@ -135,7 +134,7 @@ static bool take_receive(struct test *test, struct node *node, const ORIEL_RESUL
 {
 	struct sockaddr_storage peer;
 
-	if (result->Ndk.BytesTransferred != ORIEL_GRH_SIZE + test->size ||
+	if (result->Ndk.BytesTransferred != ORIEL_GRH_SIZE + test->options.size ||
 	    !(result->Flags & ORIEL_RESULT_IMMEDIATE)) {
 		fprintf(stderr, "oriel-udaddy: a message of %u bytes%s\n",
 			result->Ndk.BytesTransferred,
@@ -153,10 +152,10 @@ static bool take_receive(struct test *test, struct node *node, const ORIEL_RESUL
 
 static bool collect(struct test *test, bool receives)
 {
-	const uint64_t wanted = (uint64_t)test->nodes * test->messages;
+	const uint64_t wanted = (uint64_t)test->options.count * test->options.messages;
 	uint64_t have = 0;
 
-	for (uint32_t n = 0; n < test->nodes; n++)
+	for (uint32_t n = 0; n < test->options.count; n++)
 		have += receives ? test->node[n].received : test->node[n].sent;
 	while (have < wanted) {
 		ORIEL_RESULT result;
@@ -179,9 +178,7 @@ static bool collect(struct test *test, bool receives)
 	return true;
 }
 
-/* --- sides
- * ------------------------------------------------------------------------------------------------
- */
+/* --- sides ------------------------------------------------------------------------------------ */
 
 static bool answer(struct test *test, struct node *node)
 {
@@ -192,17 +189,17 @@ static bool answer(struct test *test, struct node *node)
 	return NT_SUCCESS(status) || example_complain(&test->example, "answering", status);
 }
 
-static bool run_server(struct test *test, uint16_t port)
+static bool run_server(struct test *test)
 {
 	struct sockaddr_storage address = test->example.local;
 	struct example_listener listener;
 
-	example_set_port(&address, port);
+	example_set_port(&address, test->options.port);
 	if (!example_listen(&test->example, &listener, &address, true))
 		return false;
 	printf("oriel-udaddy: listening\n");
 	fflush(stdout);
-	for (uint32_t i = 0; i < test->nodes; i++) {
+	for (uint32_t i = 0; i < test->options.count; i++) {
 		struct node *node = &test->node[i];
 
 		node->connector = example_arrival(&listener, i == 0);
@@ -231,67 +228,56 @@ static bool ask(struct test *test, struct node *node, const struct sockaddr_stor
 	return NT_SUCCESS(status) || example_complain(&test->example, "asking", status);
 }
 
-static bool run_client(struct test *test, const struct sockaddr_storage *server)
+static bool run_client(struct test *test)
 {
-	for (uint32_t i = 0; i < test->nodes; i++)
+	const struct sockaddr_storage *server = &test->options.server;
+
+	for (uint32_t i = 0; i < test->options.count; i++)
 		if (!open_node(test, &test->node[i]) || !ask(test, &test->node[i], server) ||
 		    !open_address(test, &test->node[i], server))
 			return false;
 	return post_sends(test) && collect(test, true);
 }
 
-static bool run(struct test *test, const struct sockaddr_storage *server, int family, uint16_t port)
+static bool run(struct test *test)
 {
-	const size_t stride = (ORIEL_GRH_SIZE + test->size + 63) & ~(size_t)63;
+	const struct options *options = &test->options;
+	const size_t stride = (ORIEL_GRH_SIZE + options->size + 63) & ~(size_t)63;
 	bool good;
 
-	test->node = calloc(test->nodes, sizeof(*test->node));
-	if (!test->node ||
-	    !example_open(&test->example, family, test->size + 64 + test->nodes * stride,
-			  test->nodes * (2 * test->messages + 2)))
+	test->node = calloc(options->count, sizeof(*test->node));
+	if (!test->node || !example_open(&test->example, options_family(options, &test->example),
+					 options->size + 64 + options->count * stride,
+					 options->count * (2 * options->messages + 2)))
 		return false;
-	for (uint32_t i = 0; i < test->nodes; i++)
-		test->node[i].offset = ((test->size + 63) & ~(size_t)63) + i * stride;
-	memset(test->example.bytes, 0x5a, test->size);
-	good = server->ss_family ? run_client(test, server) : run_server(test, port);
+	for (uint32_t i = 0; i < options->count; i++)
+		test->node[i].offset = ((options->size + 63) & ~(size_t)63) + i * stride;
+	memset(test->example.bytes, 0x5a, options->size);
+	good = options->server.ss_family ? run_client(test) : run_server(test);
 	if (good)
-		printf("oriel-udaddy: %u queue pairs, %u messages each way for each\n", test->nodes,
-		       test->messages);
+		printf("oriel-udaddy: %u queue pairs, %u messages each way for each\n",
+		       options->count, options->messages);
 	return good;
 }
 
 int main(int argc, char *argv[])
 {
 	struct test test = {
-		.example.program = "oriel-udaddy", .nodes = 1, .messages = 10, .size = 100
+		.example.program = "oriel-udaddy",
+		.options = { .usage = usage,
+			     .max_count = MAX_NODES,
+			     .max_size = 4096,
+			     .count = 1,
+			     .messages = 10,
+			     .size = 100,
+			     .port = 7174 },
 	};
-	const char *server_text = NULL, *local_text = NULL;
-	struct sockaddr_storage server = { 0 };
-	unsigned long port = 7174;
-	int option, family;
+	int status = options_parse(&test.options, &test.example, argc, argv);
 	bool good;
 
-	while ((option = getopt(argc, argv, "s:b:c:C:S:p:h")) != -1) {
-		switch (option) {
-		case 's': server_text = optarg; break;
-		case 'b': local_text = optarg; break;
-		case 'c': test.nodes = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'C': test.messages = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'S': test.size = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'p': port = strtoul(optarg, NULL, 10); break;
-		case 'h': fputs(usage, stdout); return EXIT_SUCCESS;
-		default: fputs(usage, stderr); return 2;
-		}
-	}
-	if (optind < argc || test.nodes < 1 || test.nodes > MAX_NODES || test.messages > 4096 ||
-	    test.size < 1 || test.size > 4096 || port < 1 || port > 65535 ||
-	    (server_text && !example_address(server_text, (uint16_t)port, &server)) ||
-	    (local_text && !example_address(local_text, 0, &test.example.local))) {
-		fputs(usage, stderr);
-		return 2;
-	}
-	family = server.ss_family ? server.ss_family : test.example.local.ss_family;
-	good = run(&test, &server, family ? family : AF_INET, (uint16_t)port);
+	if (status >= 0)
+		return status;
+	good = run(&test);
 	example_close(&test.example);
 	free(test.node);
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;
