@@ -11,7 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "oriel-perf/run.h"
+#include "oriel-perf/latency.h"
+#include "oriel-perf/peer.h"
 
 #define MOST_READERS 32u
 #define SETTLE_MS    300
@@ -34,7 +35,8 @@ static const char usage[] =
 	"      --version, -h, --help\n";
 
 struct options {
-	struct peer_options timed, reader;
+	struct sockaddr_storage timed_export, reader_export;
+	struct session_options timed, reader;
 	uint32_t readers;
 	uint32_t size;
 	ULONG depth;
@@ -44,7 +46,7 @@ struct options {
 
 struct reader {
 	pthread_t thread;
-	struct peer peer;
+	struct session session;
 	const struct options *options;
 	uint64_t bytes; /* atomic */
 	bool running;
@@ -56,12 +58,13 @@ static bool stop; /* atomic: readers finish what is under way */
 
 static bool post(struct reader *reader)
 {
-	struct peer *peer = &reader->peer;
-	NDK_SGE sge = { .VirtualAddress = peer->buffer,
+	struct session *session = &reader->session;
+	const struct peer *peer = session->peers;
+	NDK_SGE sge = { .VirtualAddress = session->sink,
 			.Length = reader->options->size,
-			.MemoryRegionToken = peer->local_token };
+			.MemoryRegionToken = session->local_token };
 	NTSTATUS status =
-		NdkRead(peer->qp, NULL, &sge, 1, peer->window.address, peer->window.token, 0);
+		NdkRead(peer->qp, NULL, &sge, 1, peer->remote.address, peer->remote.token, 0);
 
 	if (!NT_SUCCESS(status))
 		fprintf(stderr, "oriel-fair: posting: %s\n", OrielStatusName(status));
@@ -72,11 +75,11 @@ static void *read_on(void *argument)
 {
 	struct reader *reader = argument;
 	ULONG under_way = 0, count;
-	NDK_RESULT results[16];
+	NDK_RESULT_EX results[16];
 
 	while (under_way < reader->options->depth && post(reader))
 		under_way++;
-	while (under_way && peer_results(&reader->peer, results, 16, &count)) {
+	while (under_way && session_results(&reader->session, results, 16, &count)) {
 		for (ULONG i = 0; i < count; i++) {
 			under_way--;
 			if (!NT_SUCCESS(results[i].Status))
@@ -96,9 +99,10 @@ static bool open_readers(struct reader *readers, const struct options *options)
 		struct reader *reader = &readers[i];
 
 		reader->options = options;
-		if (!peer_open(&reader->peer, &options->reader))
+		if (!session_open(&reader->session, &options->reader) ||
+		    !export_open(&reader->session, &options->reader_export, NULL))
 			return false;
-		if (reader->peer.window.length < options->size) {
+		if (reader->session.peers[0].remote.length < options->size) {
 			fprintf(stderr, "oriel-fair: the export has less than %u bytes\n",
 				options->size);
 			return false;
@@ -121,8 +125,50 @@ static uint64_t bytes_read(const struct reader *readers)
 
 /* --- the measurement ------------------------------------------------------------------ */
 
-static void print_row(const struct options *options, const struct run_result *result,
-		      uint64_t bytes)
+struct timing {
+	double seconds;
+	struct latency times;
+};
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* READs of 8 bytes, one at a time. */
+static bool time_reads(struct session *session, double seconds, struct timing *timing)
+{
+	const struct peer *peer = session->peers;
+	const NDK_SGE sge = { .VirtualAddress = session->sink,
+			      .Length = 8,
+			      .MemoryRegionToken = session->local_token };
+	uint64_t start = now(), before = start;
+	NDK_RESULT_EX result;
+	NTSTATUS status;
+	ULONG count;
+
+	while ((double)(before - start) < seconds * 1e9) {
+		status = NdkRead(peer->qp, NULL, &sge, 1, peer->remote.address, peer->remote.token,
+				 0);
+		if (NT_SUCCESS(status) && session_results(session, &result, 1, &count))
+			status = result.Status;
+		else if (NT_SUCCESS(status))
+			status = STATUS_CONNECTION_DISCONNECTED;
+		if (!NT_SUCCESS(status)) {
+			fprintf(stderr, "oriel-fair: a READ failed: %s\n", OrielStatusName(status));
+			return false;
+		}
+		latency_add(&timing->times, now() - before);
+		before = now();
+	}
+	timing->seconds = (double)(before - start) * 1e-9;
+	return true;
+}
+
+static void print_row(const struct options *options, const struct timing *timing, uint64_t bytes)
 {
 	if (options->head) {
 		printf("| readers beside it | of | they get, MiB/s | 8-byte READs/s | p50, us | "
@@ -132,42 +178,44 @@ static void print_row(const struct options *options, const struct run_result *re
 	}
 	if (options->readers)
 		printf("| %u | %u x %u MiB | %.0f ", options->readers, options->depth,
-		       options->size >> 20, (double)bytes / result->seconds / 1048576);
+		       options->size >> 20, (double)bytes / timing->seconds / 1048576);
 	else
 		printf("| none | - | - ");
-	printf("| %.0f | %.1f | %.1f | %.1f |\n", result->messages_per_second, result->p50,
-	       result->p99, result->p999);
+	printf("| %.0f | %.1f | %.1f | %.1f |\n", (double)timing->times.count / timing->seconds,
+	       (double)latency_percentile(&timing->times, 50) / 1000,
+	       (double)latency_percentile(&timing->times, 99) / 1000,
+	       (double)latency_percentile(&timing->times, 99.9) / 1000);
 	fflush(stdout);
 }
 
 static bool measure(const struct options *options)
 {
 	static struct reader readers[MOST_READERS];
-	const struct run_options run = {
-		.operation = RUN_READ, .size = 8, .seconds = options->seconds, .latency = true
-	};
 	const struct timespec settle = { .tv_nsec = SETTLE_MS * 1000000 };
-	struct run_result result;
-	struct peer timed;
+	static struct timing timing;
+	struct session timed;
 	uint64_t bytes;
 	bool good;
 
-	good = peer_open(&timed, &options->timed) && open_readers(readers, options);
+	good = session_open(&timed, &options->timed) &&
+	       export_open(&timed, &options->timed_export, NULL) && open_readers(readers, options);
 	if (good) {
 		nanosleep(&settle, NULL);
 		bytes = bytes_read(readers);
-		good = run_measure(&timed, &run, &result);
+		good = time_reads(&timed, options->seconds, &timing);
 		bytes = bytes_read(readers) - bytes;
 	}
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < options->readers; i++) {
 		if (readers[i].running)
 			pthread_join(readers[i].thread, NULL);
-		peer_close(&readers[i].peer);
+		export_close(&readers[i].session);
+		session_close(&readers[i].session);
 	}
-	peer_close(&timed);
+	export_close(&timed);
+	session_close(&timed);
 	if (good)
-		print_row(options, &result, bytes);
+		print_row(options, &timing, bytes);
 	return good;
 }
 
@@ -219,9 +267,9 @@ static bool parse_option(int option, struct options *options)
 	uint32_t value;
 
 	switch (option) {
-	case OPTION_EXPORT: return parse_export("--export", optarg, &options->timed.remote);
+	case OPTION_EXPORT: return parse_export("--export", optarg, &options->timed_export);
 	case OPTION_READER_EXPORT:
-		return parse_export("--reader-export", optarg, &options->reader.remote);
+		return parse_export("--reader-export", optarg, &options->reader_export);
 	case OPTION_SOCKET: options->timed.socket = optarg; return true;
 	case OPTION_READER_SOCKET: options->reader.socket = optarg; return true;
 	case OPTION_HEAD: options->head = true; return true;
@@ -269,11 +317,14 @@ static bool parse_options(int argc, char **argv, struct options *options)
 	options->timed.depth = 16;
 	options->reader.memory = options->size;
 	options->reader.depth = options->depth;
-	if (!options->reader.remote.ss_family)
-		options->reader.remote = options->timed.remote;
+	options->timed.queue_pairs = options->reader.queue_pairs = 1;
+	options->timed.receive_depth = options->reader.receive_depth = 1;
+	options->timed.family = options->reader.family = AF_INET;
+	if (!options->reader_export.ss_family)
+		options->reader_export = options->timed_export;
 	if (!options->reader.socket)
 		options->reader.socket = options->timed.socket;
-	return options->timed.remote.ss_family && optind == argc;
+	return options->timed_export.ss_family && optind == argc;
 }
 
 int main(int argc, char **argv)

@@ -1,235 +1,141 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The measurements. */
+/* One measurement: warm-up, the load of the operation and mode, and the check of the data. */
 #include "oriel-perf/run.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#define BATCH       64u
-#define MAX_SAMPLES 1000000u
-
-static double now(void)
+static bool is_atomic(const struct perf_options *options)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+	return options->operation == PERF_FETCH_ADD || options->operation == PERF_COMPARE_SWAP;
 }
 
-const char *run_name(enum run_operation operation)
+uint64_t run_step(const struct perf_options *options)
 {
-	return operation == RUN_WRITE ? "write" : "read";
+	return options->size ? ((uint64_t)options->size + 63) & ~63ull : 64;
 }
 
-static NTSTATUS post(struct peer *peer, enum run_operation operation, uint64_t offset,
-		     uint32_t size, ULONG flags)
+/* Sends stay in our memory; what is to be verified has its mirror there. */
+uint32_t run_places(const struct way *way, const struct perf_options *options)
 {
-	NDK_SGE sge = { .VirtualAddress = peer->buffer + offset % (peer->options.memory - size + 1),
-			.Length = size,
-			.MemoryRegionToken = peer->local_token };
-	uint64_t address = peer->window.address + offset;
+	uint64_t length = way->session.peers[0].remote.length;
+	uint64_t memory = way->session.options.memory;
+	uint64_t places;
 
-	if (operation == RUN_WRITE)
-		return NdkWrite(peer->qp, NULL, &sge, 1, address, peer->window.token, flags);
-	return NdkRead(peer->qp, NULL, &sge, 1, address, peer->window.token, flags);
+	if (options->operation == PERF_SEND || (options->verify && length > memory))
+		length = memory;
+	if (length < options->size)
+		return 1;
+	places = (length - options->size) / run_step(options) + 1;
+	return places > TRAFFIC_MOST_PLACES ? TRAFFIC_MOST_PLACES : (uint32_t)places;
 }
 
-static bool take(struct peer *peer, ULONG *count)
+static bool size_fits(const struct way *way, const struct perf_options *options)
 {
-	NDK_RESULT results[BATCH];
+	uint64_t room = way->session.options.memory;
 
-	if (!peer_results(peer, results, BATCH, count)) {
-		fprintf(stderr, "oriel-perf: the connection is over\n");
-		return false;
-	}
-	for (ULONG i = 0; i < *count; i++) {
-		if (NT_SUCCESS(results[i].Status))
-			continue;
-		fprintf(stderr, "oriel-perf: a request failed: %s\n",
-			OrielStatusName(results[i].Status));
-		return false;
-	}
-	return true;
+	if (options->operation != PERF_SEND && options->operation != PERF_BIND &&
+	    way->session.peers[0].remote.length < room)
+		room = way->session.peers[0].remote.length;
+	if (options->size <= room)
+		return true;
+	fprintf(stderr, "oriel-perf: %u bytes do not fit into the window of %llu\n", options->size,
+		(unsigned long long)room);
+	return false;
 }
 
-/* Offsets go through the window message by message. */
-struct walk {
-	uint64_t offset;
-	uint64_t end;
-	uint64_t step;
-};
-
-static uint64_t walk_next(struct walk *walk)
+/* What the window does not allow is refused here: there it would cost the connection. */
+static bool access_granted(const struct way *way, const struct perf_options *options)
 {
-	uint64_t offset = walk->offset;
+	uint8_t wanted = 0;
 
-	walk->offset += walk->step;
-	if (walk->offset > walk->end)
-		walk->offset = 0;
-	return offset;
+	if (options->operation == PERF_WRITE || options->operation == PERF_MIXED)
+		wanted |= EXPORT_WRITE;
+	if (options->operation == PERF_READ || options->operation == PERF_MIXED)
+		wanted |= EXPORT_READ;
+	if (is_atomic(options))
+		wanted |= EXPORT_ATOMIC;
+	if (options->verify && (wanted & EXPORT_ATOMIC))
+		wanted |= EXPORT_READ;
+	else if (options->verify)
+		wanted |= EXPORT_READ | EXPORT_WRITE;
+	wanted &= (uint8_t)~way->session.peers[0].remote.access;
+	if (!wanted)
+		return true;
+	fprintf(stderr,
+		"oriel-perf: the window grants no %s (`access` in the target's "
+		"configuration)\n",
+		wanted & EXPORT_WRITE  ? "write"
+		: wanted & EXPORT_READ ? "read"
+				       : "atomic");
+	return false;
 }
 
-static struct walk walk_start(const struct peer *peer, uint32_t size)
+static bool load(struct way *way, const struct perf_options *options, struct verify *verify,
+		 double seconds, struct run_result *result)
 {
-	uint64_t step = (size + 63) & ~63ull;
-
-	return (struct walk){ 0, peer->window.length - size, step };
+	if (options->operation == PERF_BIND)
+		return bind_measure(way, options, seconds, result);
+	if (options->mode == PERF_LATENCY)
+		return turn_measure(way, options, verify, seconds, result);
+	return rate_measure(way, options, verify, seconds, result);
 }
 
-/* --- throughput: a window of outstanding requests ------------------------------------------- */
-
-static bool fill(struct peer *peer, const struct run_options *options, struct walk *walk,
-		 uint64_t *posted, uint64_t done, uint64_t most)
+static bool warm_up(struct way *way, const struct perf_options *options)
 {
-	while (*posted - done < options->depth && *posted < most) {
-		bool last = *posted + 1 - done == options->depth || *posted + 1 == most;
-		NTSTATUS status = post(peer, options->operation, walk_next(walk), options->size,
-				       last ? 0 : NDK_OP_FLAG_DEFER);
+	static struct run_result nothing;
+	struct perf_options short_options = *options;
 
-		if (!NT_SUCCESS(status)) {
-			fprintf(stderr, "oriel-perf: posting: %s\n", OrielStatusName(status));
-			return false;
-		}
-		(*posted)++;
-	}
-	return true;
+	if (options->warm_up <= 0)
+		return true;
+	short_options.quiet = true;
+	nothing = (struct run_result){ 0 };
+	return load(way, &short_options, NULL, options->warm_up, &nothing);
 }
 
-static bool measure_rate(struct peer *peer, const struct run_options *options,
-			 struct run_result *result)
+static bool verified_load(struct way *way, const struct perf_options *options, double seconds,
+			  struct run_result *result)
 {
-	uint64_t most = options->iterations ? options->iterations : UINT64_MAX;
-	struct walk walk = walk_start(peer, options->size);
-	uint64_t posted = 0, done = 0;
-	double start = now();
-	double end = start + options->seconds;
-	ULONG count;
-
-	while (done < most && (done < posted || most > posted)) {
-		if (!options->iterations && most == UINT64_MAX && now() >= end)
-			most = posted; /* what is out comes in, nothing new goes out */
-		if (!fill(peer, options, &walk, &posted, done, most))
-			return false;
-		if (done == posted)
-			break;
-		if (!take(peer, &count))
-			return false;
-		done += count;
-	}
-	result->seconds = now() - start;
-	result->messages = done;
-	return true;
-}
-
-/* --- latency: one at a time ---------------------------------------------------------------------
- */
-
-static int compare_floats(const void *a, const void *b)
-{
-	float x = *(const float *)a, y = *(const float *)b;
-
-	return (x > y) - (x < y);
-}
-
-static bool measure_latency(struct peer *peer, const struct run_options *options,
-			    struct run_result *result)
-{
-	struct walk walk = walk_start(peer, options->size);
-	float *samples = malloc(MAX_SAMPLES * sizeof(*samples));
-	double start = now();
-	uint64_t n = 0;
-	bool good = samples != NULL;
-
-	while (good && n < MAX_SAMPLES &&
-	       (options->iterations ? n < options->iterations : now() < start + options->seconds)) {
-		double before = now();
-		ULONG count;
-
-		good = NT_SUCCESS(post(peer, options->operation, walk_next(&walk), options->size,
-				       0)) &&
-		       take(peer, &count);
-		samples[n++] = (float)((now() - before) * 1e6);
-	}
-	result->seconds = now() - start;
-	result->messages = n;
-	if (good && n) {
-		qsort(samples, n, sizeof(*samples), compare_floats);
-		result->minimum = samples[0];
-		result->p50 = samples[n / 2];
-		result->p99 = samples[n * 99 / 100];
-		result->p999 = samples[n * 999 / 1000];
-	}
-	free(samples);
-	return good;
-}
-
-bool run_measure(struct peer *peer, const struct run_options *options, struct run_result *result)
-{
+	struct verify *verify =
+		verify_open(&way->session, options, run_step(options), run_places(way, options));
 	bool good;
 
-	*result = (struct run_result){ 0 };
-	if (options->size > peer->window.length || options->size > peer->options.memory) {
-		fprintf(stderr, "oriel-perf: %u bytes do not fit into the window\n", options->size);
-		return false;
-	}
-	good = options->latency ? measure_latency(peer, options, result)
-				: measure_rate(peer, options, result);
-	if (good && result->seconds > 0) {
-		result->messages_per_second = (double)result->messages / result->seconds;
-		result->bytes_per_second = result->messages_per_second * options->size;
-	}
+	if (!verify)
+		return session_complain("verification", STATUS_NO_MEMORY);
+	good = (is_atomic(options) || verify_sizes(&way->session, &result->verified)) &&
+	       verify_before(verify) &&
+	       load(way, options, is_atomic(options) ? NULL : verify, seconds, result) &&
+	       verify_after(verify, result, &result->verified);
+	verify_close(verify);
 	return good;
 }
 
-/* --- verification
- * -------------------------------------------------------------------------------------- */
-
-static bool transfer(struct peer *peer, enum run_operation operation, uint64_t local,
-		     uint64_t remote, uint32_t size)
+/* Our part, between the meetings. */
+static bool work(struct way *way, const struct perf_options *options, struct run_result *result)
 {
-	NDK_SGE sge = { .VirtualAddress = peer->buffer + local,
-			.Length = size,
-			.MemoryRegionToken = peer->local_token };
-	uint64_t address = peer->window.address + remote;
-	NTSTATUS status;
-	ULONG count;
+	double seconds = options->iterations ? 0 : options->seconds;
 
-	status = operation == RUN_WRITE
-			 ? NdkWrite(peer->qp, NULL, &sge, 1, address, peer->window.token, 0)
-			 : NdkRead(peer->qp, NULL, &sge, 1, address, peer->window.token, 0);
-	return NT_SUCCESS(status) && take(peer, &count);
+	if (options->mode == PERF_LATENCY && way->opener->meet &&
+	    (options->operation == PERF_SEND || options->operation == PERF_WRITE))
+		return turn_exchange(way, options, result);
+	if (options->server && !options->bidirectional)
+		return options->operation != PERF_SEND || rate_receive(way, options, result);
+	if (options->verify)
+		return verified_load(way, options, seconds, result);
+	return load(way, options, NULL, seconds, result);
 }
 
-bool run_verify(struct peer *peer, uint64_t *bytes)
+bool run_measure(struct way *way, const struct perf_options *options, struct run_result *result)
 {
-	static const uint32_t sizes[] = { 0,    1,    7,    64,   255,  1023, 1024,
-					  1025, 2047, 2049, 4096, 4097, 65537 };
-	uint64_t half = peer->options.memory / 2;
-	uint32_t seed = 12345;
-
-	*bytes = 0;
-	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		uint64_t remote = i * 97;
-
-		if (sizes[i] > half || remote + sizes[i] > peer->window.length)
-			continue;
-		for (uint32_t k = 0; k < sizes[i]; k++) {
-			seed = seed * 1664525 + 1013904223;
-			peer->buffer[k] = (uint8_t)(seed >> 24);
-		}
-		memset(peer->buffer + half, 0, sizes[i]);
-		if (!transfer(peer, RUN_WRITE, 0, remote, sizes[i]) ||
-		    !transfer(peer, RUN_READ, half, remote, sizes[i]))
-			return false;
-		if (memcmp(peer->buffer, peer->buffer + half, sizes[i])) {
-			fprintf(stderr,
-				"oriel-perf: %u bytes read back differ from those written\n",
-				sizes[i]);
-			return false;
-		}
-		*bytes += sizes[i];
-	}
-	return true;
+	*result = (struct run_result){ 0 };
+	if (options->operation == PERF_CONNECT)
+		return connect_measure(way, options, result);
+	if (!size_fits(way, options) || !access_granted(way, options))
+		return false;
+	if (!options->server && !warm_up(way, options))
+		return false;
+	if (way->opener->meet && !way->opener->meet(way->context, MEET_BEFORE))
+		return false;
+	if (!work(way, options, result))
+		return false;
+	return !way->opener->meet || way->opener->meet(way->context, MEET_AFTER);
 }

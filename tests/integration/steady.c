@@ -37,20 +37,21 @@ static void pattern(uint8_t *at, uint64_t offset, uint32_t length, uint64_t seed
 }
 
 /* One request and its completion. */
-static bool transfer(struct peer *peer, bool write, uint64_t local, uint64_t remote,
-		     uint32_t length)
+static bool transfer(struct session *session, bool write, uint64_t remote, uint32_t length)
 {
-	NDK_SGE sge = { .VirtualAddress = peer->buffer + local,
+	const struct remote *window = &session->peers[0].remote;
+	NDK_QP *qp = session->peers[0].qp;
+	NDK_SGE sge = { .VirtualAddress = (write ? session->source : session->sink),
 			.Length = length,
-			.MemoryRegionToken = peer->local_token };
-	const uint64_t address = peer->window.address + remote;
-	NDK_RESULT result;
+			.MemoryRegionToken = session->local_token };
+	const uint64_t address = window->address + remote;
+	NDK_RESULT_EX result;
 	NTSTATUS status;
 	ULONG count;
 
-	status = write ? NdkWrite(peer->qp, NULL, &sge, 1, address, peer->window.token, 0)
-		       : NdkRead(peer->qp, NULL, &sge, 1, address, peer->window.token, 0);
-	if (NT_SUCCESS(status) && peer_results(peer, &result, 1, &count))
+	status = write ? NdkWrite(qp, NULL, &sge, 1, address, window->token, 0)
+		       : NdkRead(qp, NULL, &sge, 1, address, window->token, 0);
+	if (NT_SUCCESS(status) && session_results(session, &result, 1, &count))
 		status = result.Status;
 	else if (NT_SUCCESS(status))
 		status = STATUS_CONNECTION_DISCONNECTED;
@@ -60,27 +61,27 @@ static bool transfer(struct peer *peer, bool write, uint64_t local, uint64_t rem
 	return NT_SUCCESS(status);
 }
 
-static bool same(const struct peer *peer, uint64_t offset, uint32_t length)
+static bool same(const struct session *session, uint64_t offset, uint32_t length)
 {
-	if (!memcmp(peer->buffer, peer->buffer + CHUNK, length))
+	if (!memcmp(session->source, session->sink, length))
 		return true;
 	fprintf(stderr, "steady: bytes differ at %llu\n", (unsigned long long)offset);
 	return false;
 }
 
 /* Writes and reads back at changing places and sizes until told to stop. */
-static bool loop(struct peer *peer)
+static bool loop(struct session *session)
 {
 	uint64_t seed = 1;
 
 	for (uint64_t round = 1; !stop; round++) {
 		uint32_t length = 1 + (uint32_t)(seed >> 40) % CHUNK;
-		uint64_t offset = (seed >> 8) % (peer->window.length - length);
+		uint64_t offset = (seed >> 8) % (session->peers[0].remote.length - length);
 
-		pattern(peer->buffer, offset, length, seed);
-		memset(peer->buffer + CHUNK, 0, length);
-		if (!transfer(peer, true, 0, offset, length) ||
-		    !transfer(peer, false, CHUNK, offset, length) || !same(peer, offset, length))
+		pattern(session->source, offset, length, seed);
+		memset(session->sink, 0, length);
+		if (!transfer(session, true, offset, length) ||
+		    !transfer(session, false, offset, length) || !same(session, offset, length))
 			return false;
 		seed = seed * 6364136223846793005ull + 1442695040888963407ull;
 		if (round % 64 == 0) {
@@ -91,43 +92,43 @@ static bool loop(struct peer *peer)
 	return true;
 }
 
-static bool fill(struct peer *peer, bool write, uint64_t seed)
+static bool fill(struct session *session, bool write, uint64_t seed)
 {
-	for (uint64_t at = 0; at < peer->window.length; at += CHUNK) {
-		uint64_t rest = peer->window.length - at;
+	for (uint64_t at = 0; at < session->peers[0].remote.length; at += CHUNK) {
+		uint64_t rest = session->peers[0].remote.length - at;
 		uint32_t length = rest < CHUNK ? (uint32_t)rest : CHUNK;
 
-		pattern(peer->buffer, at, length, seed);
-		if (!transfer(peer, write, write ? 0 : CHUNK, at, length))
+		pattern(session->source, at, length, seed);
+		if (!transfer(session, write, at, length))
 			return false;
-		if (!write && !same(peer, at, length))
+		if (!write && !same(session, at, length))
 			return false;
 	}
 	printf("%s %llu bytes\n", write ? "filled" : "verified",
-	       (unsigned long long)peer->window.length);
+	       (unsigned long long)session->peers[0].remote.length);
 	return true;
 }
 
-static bool watch(struct peer *peer)
+static bool watch(struct session *session)
 {
-	while (!stop && !peer->disconnected) {
+	while (!stop && !session->disconnected) {
 		NTSTATUS status;
 
-		if (OrielProgress(peer->adapter))
+		if (OrielProgress(session->adapter))
 			continue;
-		status = OrielWait(peer->adapter, 200);
+		status = OrielWait(session->adapter, 200);
 		if (!NT_SUCCESS(status)) {
 			printf("removed: %s\n", OrielStatusName(status));
 			return true;
 		}
 	}
-	printf("%s\n", peer->disconnected ? "disconnected" : "stopped");
+	printf("%s\n", session->disconnected ? "disconnected" : "stopped");
 	return true;
 }
 
-static bool parse(char **argv, struct peer_options *options)
+static bool parse(char **argv, struct sockaddr_storage *export, struct session_options *options)
 {
-	struct sockaddr_in *remote = (struct sockaddr_in *)&options->remote;
+	struct sockaddr_in *remote = (struct sockaddr_in *)export;
 	struct sockaddr_in *local = (struct sockaddr_in *)&options->local;
 
 	remote->sin_family = local->sin_family = AF_INET;
@@ -138,26 +139,30 @@ static bool parse(char **argv, struct peer_options *options)
 
 int main(int argc, char **argv)
 {
-	struct peer_options options = { .memory = 2 * CHUNK, .depth = 16 };
-	struct peer peer;
+	struct session_options options = {
+		.memory = CHUNK, .queue_pairs = 1, .depth = 16, .receive_depth = 1
+	};
+	struct sockaddr_storage export = { 0 };
+	struct session session;
 	bool good;
 
-	if (argc < 5 || !parse(argv, &options)) {
+	if (argc < 5 || !parse(argv, &export, &options)) {
 		fputs(usage, stderr);
 		return 2;
 	}
 	signal(SIGTERM, on_stop);
 	setlinebuf(stdout);
-	good = peer_open(&peer, &options);
+	good = session_open(&session, &options) && export_open(&session, &export, NULL);
 	if (good)
 		printf("connected\n");
 	if (good && !strcmp(argv[4], "loop"))
-		good = loop(&peer);
+		good = loop(&session);
 	else if (good && !strcmp(argv[4], "watch"))
-		good = watch(&peer);
+		good = watch(&session);
 	else if (good)
 		good = argc == 6 &&
-		       fill(&peer, !strcmp(argv[4], "fill"), strtoull(argv[5], NULL, 10));
-	peer_close(&peer);
+		       fill(&session, !strcmp(argv[4], "fill"), strtoull(argv[5], NULL, 10));
+	export_close(&session);
+	session_close(&session);
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

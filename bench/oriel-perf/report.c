@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Results for a person (perftest's columns), for a spreadsheet, for a program. */
+#include "oriel-perf/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MEBI 1048576.0
+
+static double average(const struct run_result *result)
+{
+	double messages = (double)(result->messages + result->received);
+
+	return result->seconds > 0 ? messages / result->seconds : 0;
+}
+
+static double in_unit(const struct perf_options *options, double messages_per_second)
+{
+	double bytes = messages_per_second * options->size;
+
+	return options->gigabits ? bytes * 8e-9 : bytes / MEBI;
+}
+
+static double us(uint64_t ns)
+{
+	return (double)ns / 1000;
+}
+
+/* --- tables ----------------------------------------------------------------------------- */
+
+static void print_line(void)
+{
+	puts("---------------------------------------------------------------------------------"
+	     "-------------------");
+}
+
+static void print_head(const struct perf_options *options, bool latency)
+{
+	const char *unit = options->gigabits ? "Gb/sec" : "MiB/sec";
+
+	if (options->summary)
+		printf("%-10s %10s %12s %12s %10s %10s %10s\n", "operation", "bytes", unit,
+		       "messages/s", "p50 us", "p99 us", "p99.9 us");
+	else if (latency)
+		printf(" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    "
+		       "t_avg[usec]    t_stdev[usec]   99%% percentile[usec]   99.9%% "
+		       "percentile[usec]   99.99%% percentile[usec]\n");
+	else
+		printf(" #bytes     #iterations    BW peak[%s]    BW average[%s]   "
+		       "MsgRate[Mpps]\n",
+		       unit, unit);
+}
+
+static void print_summary(const struct perf_options *options, const struct run_result *result)
+{
+	printf("%-10s %10u %12.1f %12.0f ", options_operation(options), options->size,
+	       in_unit(options, average(result)), average(result));
+	if (result->latency)
+		printf("%10.1f %10.1f %10.1f\n", us(latency_percentile(&result->times, 50)),
+		       us(latency_percentile(&result->times, 99)),
+		       us(latency_percentile(&result->times, 99.9)));
+	else
+		printf("%10s %10s %10s\n", "-", "-", "-");
+}
+
+static void print_row(const struct perf_options *options, const struct run_result *result)
+{
+	const struct latency *times = &result->times;
+
+	if (options->summary)
+		print_summary(options, result);
+	else if (result->latency)
+		printf(" %-7u %-10llu %12.2f %14.2f %16.2f %14.2f %16.2f %22.2f %24.2f %25.2f\n",
+		       options->size, (unsigned long long)result->messages, us(times->least),
+		       us(times->most), us(latency_percentile(times, 50)),
+		       latency_mean(times) / 1000, latency_deviation(times) / 1000,
+		       us(latency_percentile(times, 99)), us(latency_percentile(times, 99.9)),
+		       us(latency_percentile(times, 99.99)));
+	else
+		printf(" %-10u %-12llu %16.2f %19.2f %17.6f\n", options->size,
+		       (unsigned long long)(result->messages + result->received),
+		       in_unit(options, result->peak), in_unit(options, average(result)),
+		       average(result) * 1e-6);
+}
+
+static void print_notes(const struct perf_options *options, const struct run_result *result)
+{
+	if (options->operation == PERF_MIXED)
+		printf(" # %llu of them reads\n", (unsigned long long)result->reads);
+	if (result->windows)
+		printf(" # %llu windows, %.0f a second\n", (unsigned long long)result->windows,
+		       (double)result->windows / result->seconds);
+	if (result->refused)
+		printf(" # %llu swaps found another value\n", (unsigned long long)result->refused);
+	if (result->verified)
+		printf(" # verified: %llu bytes compared\n", (unsigned long long)result->verified);
+}
+
+static void print_histogram(const struct latency *times)
+{
+	uint64_t from, to, seen = 0;
+
+	printf(" # from[usec]     below[usec]          count   percentile\n");
+	for (unsigned int i = 0; i < LATENCY_BUCKETS; i++) {
+		if (!times->bucket[i])
+			continue;
+		seen += times->bucket[i];
+		latency_bounds(i, &from, &to);
+		printf(" # %-14.3f %-14.3f %11llu %12.5f\n", us(from), us(to),
+		       (unsigned long long)times->bucket[i],
+		       100 * (double)seen / (double)times->count);
+	}
+}
+
+/* --- comma-separated --------------------------------------------------------------------- */
+
+static void print_csv(const struct report *report, const struct perf_options *options,
+		      const struct run_result *result)
+{
+	const struct latency *times = &result->times;
+
+	if (!report->headed)
+		puts("operation,mode,bytes,queue_pairs,depth,messages,seconds,peak_bytes_per_"
+		     "second,"
+		     "bytes_per_second,messages_per_second,min_us,p50_us,mean_us,stdev_us,p90_us,"
+		     "p99_us,p99_9_us,p99_99_us,max_us");
+	printf("%s,%s,%u,%u,%u,%llu,%.6f,%.0f,%.0f,%.1f", options_operation(options),
+	       result->latency ? "latency" : "bandwidth", options->size, options->queue_pairs,
+	       options->depth, (unsigned long long)(result->messages + result->received),
+	       result->seconds, result->peak * options->size, average(result) * options->size,
+	       average(result));
+	if (result->latency)
+		printf(",%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f\n", us(times->least),
+		       us(latency_percentile(times, 50)), latency_mean(times) / 1000,
+		       latency_deviation(times) / 1000, us(latency_percentile(times, 90)),
+		       us(latency_percentile(times, 99)), us(latency_percentile(times, 99.9)),
+		       us(latency_percentile(times, 99.99)), us(times->most));
+	else
+		puts(",,,,,,,,,");
+}
+
+/* --- JSON -------------------------------------------------------------------------------- */
+
+static json_t *histogram_json(const struct latency *times)
+{
+	json_t *buckets = json_array();
+	uint64_t from, to;
+
+	for (unsigned int i = 0; i < LATENCY_BUCKETS; i++) {
+		if (!times->bucket[i])
+			continue;
+		latency_bounds(i, &from, &to);
+		json_array_append_new(buckets, json_pack("[f,f,I]", us(from), us(to),
+							 (json_int_t)times->bucket[i]));
+	}
+	return buckets;
+}
+
+static json_t *latency_json(const struct latency *times)
+{
+	return json_pack(
+		"{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:I,s:o}", "min", us(times->least), "mean",
+		latency_mean(times) / 1000, "stdev", latency_deviation(times) / 1000, "p50",
+		us(latency_percentile(times, 50)), "p90", us(latency_percentile(times, 90)), "p99",
+		us(latency_percentile(times, 99)), "p99.9", us(latency_percentile(times, 99.9)),
+		"p99.99", us(latency_percentile(times, 99.99)), "max", us(times->most), "count",
+		(json_int_t)times->count, "histogram", histogram_json(times));
+}
+
+static json_t *result_json(const struct perf_options *options, const struct run_result *result)
+{
+	json_t *object = json_pack(
+		"{s:s,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I}", "operation",
+		options_operation(options), "mode", result->latency ? "latency" : "bandwidth",
+		"bytes", (json_int_t)options->size, "messages", (json_int_t)result->messages,
+		"received", (json_int_t)result->received, "seconds", result->seconds,
+		"messages_per_second", average(result), "bytes_per_second",
+		average(result) * options->size, "peak_messages_per_second", result->peak,
+		"peak_bytes_per_second", result->peak * options->size, "reads",
+		(json_int_t)result->reads, "windows", (json_int_t)result->windows, "refused",
+		(json_int_t)result->refused, "verified_bytes", (json_int_t)result->verified);
+
+	if (result->latency)
+		json_object_set_new(object, "latency_us", latency_json(&result->times));
+	return object;
+}
+
+static bool write_json(const struct report *report)
+{
+	const struct perf_options *options = report->options;
+	json_t *all =
+		json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:O}", "program", "oriel-perf", "version",
+			  ORIEL_VERSION, "connection", report->way, "queue_pairs",
+			  (json_int_t)options->queue_pairs, "depth", (json_int_t)options->depth,
+			  "inline", (json_int_t)options->inline_size, "results", report->results);
+	FILE *file = options->json_file ? fopen(options->json_file, "w") : stdout;
+	bool good =
+		file && all && json_dumpf(all, file, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0;
+
+	if (file)
+		good = fputc('\n', file) != EOF && good;
+	if (file && file != stdout)
+		good = fclose(file) == 0 && good;
+	if (!good)
+		fprintf(stderr, "oriel-perf: %s: %s\n",
+			options->json_file ? options->json_file : "standard output",
+			strerror(errno));
+	json_decref(all);
+	return good;
+}
+
+/* --- all of them ------------------------------------------------------------------------- */
+
+static bool has_table(const struct perf_options *options)
+{
+	return !options->csv && (!options->json || options->json_file);
+}
+
+void report_begin(struct report *report, const struct perf_options *options, const struct way *way)
+{
+	const struct session *session = &way->session;
+
+	*report = (struct report){ .options = options, .way = way->opener->name };
+	if (options->json)
+		report->results = json_array();
+	if (!has_table(options) || options->summary)
+		return;
+	print_line();
+	printf("                    RDMA %s %s\n", options_operation(options),
+	       options->mode == PERF_LATENCY ? "Latency Test" : "BW Test");
+	printf(" Connection      : %s\t\tNumber of qps   : %u\n", way->opener->name,
+	       options->queue_pairs);
+	printf(" TX depth        : %u\t\tCQ Moderation   : %u\n", options->depth,
+	       options->moderation);
+	print_line();
+	for (uint32_t i = 0; i < options->queue_pairs && i < 8; i++)
+		printf(" QPN 0x%06x RKey 0x%08x VAddr 0x%016llx\n",
+		       OrielGetQpNumber(session->peers[i].qp), session->peers[i].remote.token,
+		       (unsigned long long)session->peers[i].remote.address);
+	print_line();
+}
+
+void report_add(struct report *report, const struct perf_options *options,
+		const struct run_result *result)
+{
+	if (report->results)
+		json_array_append_new(report->results, result_json(options, result));
+	if (options->csv)
+		print_csv(report, options, result);
+	if (has_table(options)) {
+		if (!report->headed)
+			print_head(options, result->latency);
+		print_row(options, result);
+		print_notes(options, result);
+		if (options->histogram && result->latency)
+			print_histogram(&result->times);
+	}
+	report->headed = true;
+	fflush(stdout);
+}
+
+bool report_end(struct report *report)
+{
+	bool good = true;
+
+	if (has_table(report->options) && !report->options->summary)
+		print_line();
+	if (report->results)
+		good = write_json(report);
+	json_decref(report->results);
+	report->results = NULL;
+	return good;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whether the data are those that were written: each byte's value is known from its place. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oriel-perf/run.h"
+
+#define POISON 0xa5
+
+struct verify {
+	struct session *session;
+	const struct perf_options *options;
+	uint64_t step;
+	uint32_t places;
+	uint8_t *written;             /* by place */
+	uint32_t *place;              /* by slot; those of WRITEs: UINT32_MAX */
+	uint32_t *unused, unused_top; /* slots */
+	uint64_t bytes;               /* compared */
+	uint64_t sum;                 /* of the atomic counters before */
+};
+
+/* --- one request ------------------------------------------------------------------------- */
+
+static bool transfer(struct session *session, enum perf_operation operation, uint64_t local,
+		     uint64_t remote, uint32_t size)
+{
+	const struct request request = {
+		.operation = operation, .local = local, .remote = remote, .size = size
+	};
+	NTSTATUS status = post_request(session->peers, &request);
+	NDK_RESULT_EX result;
+	ULONG count;
+
+	if (!NT_SUCCESS(status))
+		return session_complain("posting", status);
+	if (!session_results(session, &result, 1, &count)) {
+		fprintf(stderr, "oriel-perf: the connection is over\n");
+		return false;
+	}
+	return post_completed(&result);
+}
+
+/* --- sizes around the MTU ---------------------------------------------------------------- */
+
+bool verify_sizes(struct session *session, uint64_t *bytes)
+{
+	static const uint32_t sizes[] = { 0,    1,    7,    64,   255,  1023, 1024,
+					  1025, 2047, 2049, 4096, 4097, 65537 };
+	uint32_t seed = 12345;
+
+	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint64_t remote = i * 97;
+
+		if (sizes[i] > session->options.memory ||
+		    remote + sizes[i] > session->peers[0].remote.length)
+			continue;
+		for (uint32_t k = 0; k < sizes[i]; k++) {
+			seed = seed * 1664525 + 1013904223;
+			session->source[k] = (uint8_t)(seed >> 24);
+		}
+		memset(session->sink, POISON, sizes[i]);
+		if (!transfer(session, PERF_WRITE, 0, remote, sizes[i]) ||
+		    !transfer(session, PERF_READ, 0, remote, sizes[i]))
+			return false;
+		if (memcmp(session->source, session->sink, sizes[i])) {
+			fprintf(stderr,
+				"oriel-perf: %u bytes read back differ from those written\n",
+				sizes[i]);
+			return false;
+		}
+		*bytes += sizes[i];
+	}
+	return true;
+}
+
+/* --- all bytes of a run ------------------------------------------------------------------ */
+
+static uint8_t value(uint64_t offset, uint32_t generation)
+{
+	uint64_t mixed = (offset / 8 + generation * 0x51ed27ull) * 0x9e3779b97f4a7c15ull;
+
+	return (uint8_t)(mixed >> (offset % 8 * 8));
+}
+
+static void fill_source(struct verify *verify, uint32_t generation)
+{
+	uint64_t length = verify->step * verify->places;
+
+	for (uint64_t i = 0; i < length; i++)
+		verify->session->source[i] = value(i, generation);
+}
+
+static bool differs(uint64_t offset, uint8_t wanted, uint8_t found)
+{
+	fprintf(stderr,
+		"oriel-perf: byte %llu of the window is 0x%02x instead of 0x%02x: data differ\n",
+		(unsigned long long)offset, found, wanted);
+	return false;
+}
+
+struct verify *verify_open(struct session *session, const struct perf_options *options,
+			   uint64_t step, uint32_t places)
+{
+	uint32_t slots = options->depth * session->options.queue_pairs;
+	struct verify *verify = calloc(1, sizeof(*verify));
+
+	if (!verify)
+		return NULL;
+	*verify = (struct verify){ .session = session,
+				   .options = options,
+				   .step = step,
+				   .places = places,
+				   .written = calloc(places, 1),
+				   .place = calloc(slots, sizeof(uint32_t)),
+				   .unused = calloc(slots, sizeof(uint32_t)),
+				   .unused_top = slots };
+	if (!verify->written || !verify->place || !verify->unused) {
+		verify_close(verify);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < slots; i++)
+		verify->unused[i] = i;
+	return verify;
+}
+
+void verify_close(struct verify *verify)
+{
+	if (!verify)
+		return;
+	free(verify->written);
+	free(verify->place);
+	free(verify->unused);
+	free(verify);
+}
+
+static bool is_atomic(const struct verify *verify)
+{
+	return verify->options->operation == PERF_FETCH_ADD ||
+	       verify->options->operation == PERF_COMPARE_SWAP;
+}
+
+/* Each connection has a counter of its own, or shares one: only the sum counts. */
+static bool sum_counters(struct verify *verify, uint64_t *sum)
+{
+	const struct session *session = verify->session;
+	uint64_t length = session->options.queue_pairs * 8ull, counter;
+
+	if (length > session->peers[0].remote.length)
+		length = session->peers[0].remote.length & ~7ull;
+	if (!transfer(verify->session, PERF_READ, 0, 0, (uint32_t)length))
+		return false;
+	*sum = 0;
+	for (uint64_t i = 0; i < length; i += 8) {
+		memcpy(&counter, session->sink + i, sizeof(counter));
+		*sum += counter;
+	}
+	return true;
+}
+
+/* Something else than what will be written, so that a WRITE that does nothing is seen. */
+bool verify_before(struct verify *verify)
+{
+	if (is_atomic(verify))
+		return sum_counters(verify, &verify->sum);
+	fill_source(verify, 0);
+	for (uint32_t i = 0; i < verify->places; i++) {
+		uint64_t offset = i * verify->step;
+
+		if (!transfer(verify->session, PERF_WRITE, offset, offset, verify->options->size))
+			return false;
+	}
+	if (verify->options->operation == PERF_WRITE)
+		fill_source(verify, 1);
+	return true;
+}
+
+static bool check_place(struct verify *verify, uint32_t place)
+{
+	uint64_t offset = place * verify->step;
+	uint32_t generation = verify->written[place] && verify->options->operation == PERF_WRITE;
+
+	memset(verify->session->sink, POISON, verify->options->size);
+	if (!transfer(verify->session, PERF_READ, 0, offset, verify->options->size))
+		return false;
+	for (uint32_t k = 0; k < verify->options->size; k++) {
+		uint8_t wanted = value(offset + k, generation);
+
+		if (verify->session->sink[k] != wanted)
+			return differs(offset + k, wanted, verify->session->sink[k]);
+	}
+	verify->bytes += verify->options->size;
+	return true;
+}
+
+static bool check_counters(struct verify *verify, uint64_t changes)
+{
+	uint64_t sum;
+
+	if (!sum_counters(verify, &sum))
+		return false;
+	verify->bytes += 8 * changes;
+	if (sum - verify->sum == changes)
+		return true;
+	fprintf(stderr, "oriel-perf: the counters grew by %llu instead of %llu: data differ\n",
+		(unsigned long long)(sum - verify->sum), (unsigned long long)changes);
+	return false;
+}
+
+bool verify_after(struct verify *verify, const struct run_result *result, uint64_t *bytes)
+{
+	if (is_atomic(verify) && !check_counters(verify, result->messages - result->refused))
+		return false;
+	for (uint32_t i = 0; !is_atomic(verify) && i < verify->places; i++)
+		if (!check_place(verify, i))
+			return false;
+	*bytes += verify->bytes;
+	return true;
+}
+
+uint32_t verify_posted(struct verify *verify, uint32_t place, bool read)
+{
+	uint32_t slot = verify->unused[--verify->unused_top];
+
+	verify->place[slot] = read ? place : UINT32_MAX;
+	if (read)
+		memset(verify->session->sink + slot * verify->step, POISON, verify->options->size);
+	else
+		verify->written[place] = 1;
+	return slot;
+}
+
+bool verify_completed(struct verify *verify, uint32_t slot)
+{
+	const uint8_t *sink = verify->session->sink + slot * verify->step;
+	uint32_t place = verify->place[slot];
+	uint64_t offset = place * verify->step;
+
+	verify->unused[verify->unused_top++] = slot;
+	if (place == UINT32_MAX)
+		return true;
+	verify->bytes += verify->options->size;
+	for (uint32_t k = 0; k < verify->options->size; k++)
+		if (sink[k] != verify->session->source[offset + k])
+			return differs(offset + k, verify->session->source[offset + k], sink[k]);
+	return true;
+}
