@@ -23,6 +23,13 @@
 
 enum flood_operation { FLOOD_WRITE, FLOOD_READ, FLOOD_SEND, FLOOD_ATOMIC };
 
+/*
+ * What is at the other end: a responder, or a testpmd that takes our frames and forgets them, or
+ * sends each back. The latter knows no queue pair, so it needs neither connection nor table.
+ */
+enum flood_peer { PEER_RESPONDER, PEER_RXONLY, PEER_MACSWAP, PEER_ICMPECHO, PEERS };
+extern const char *const flood_peer_name[PEERS];
+
 /* Frames that a responder must refuse, and that cost no connection. */
 #define FLOOD_BAD_KINDS(X)                                        \
 	X(ICRC, "icrc", "one bit of the ICRC is wrong")           \
@@ -48,6 +55,7 @@ struct flood_options {
 	const char
 		*table; /* queue pairs and windows of an oriel-sink; NULL: by connection manager */
 	enum flood_operation operation;
+	enum flood_peer peer;
 	uint32_t size;     /* bytes of a message */
 	uint32_t path_mtu; /* 0: what the link carries */
 	uint32_t qps;
@@ -62,6 +70,7 @@ struct flood_options {
 	uint32_t bad_kinds; /* bits by enum flood_bad */
 	bool check;         /* the ICRC of every answer, not of one in 16 */
 	bool json;
+	bool histogram; /* all of it in the JSON */
 	uint32_t cpu;
 	uint64_t seed;
 	char **eal; /* NULL-terminated */
@@ -172,6 +181,9 @@ void disconnect_all(struct flood *f);
 /* table.c */
 bool table_read(struct flood *f);
 
+/* Queue pairs that exist on our side only, for a testpmd. */
+void table_invent(struct flood *f);
+
 /* frames.c */
 bool frames_prepare(struct flood *f);
 void frames_release(struct flood *f);
@@ -179,9 +191,12 @@ void frames_release(struct flood *f);
 struct rte_mbuf *frames_make(struct flood *f, const struct flood_qp *qp, uint32_t frame,
 			     uint32_t psn, const struct flood_window *window, bool ack);
 struct rte_mbuf *frames_make_bad(struct flood *f, const struct flood_qp *qp, enum flood_bad kind);
+/* The BTH of one of our own frames that came back; NULL for any other frame. */
+const struct bth *frames_echo(const struct flood *f, const uint8_t *data, uint32_t length);
 
 /* run.c */
 void flood_answer(struct flood *f, const struct wire_view *view);
+void flood_echo(struct flood *f, const struct bth *bth);
 bool flood_run(struct flood *f, double seconds, double warm_up, double rate);
 bool flood_search(struct flood *f, double *best);
 

@@ -14,6 +14,8 @@
 #define SHAPE_CACHE   256u
 #define IMAGE_MAX     (4096u + FRAME_OVERHEAD_MAX)
 
+#define IP_PROTOCOL_ICMP 1u
+
 /* Bytes whose values differ from frame to frame. */
 enum field { FIELD_PSN, FIELD_QPN, FIELD_PORT, FIELD_ADDRESS, FIELD_TOKEN, FIELDS };
 static const uint8_t field_bytes[FIELDS] = { 3, 3, 2, 8, 4 };
@@ -96,6 +98,20 @@ static void image_fill(uint8_t *payload, uint32_t length)
 		payload[i] = (uint8_t)(i * 167 + 13);
 }
 
+/*
+ * A ping of the same length: type and code stand where the UDP source port did, and all that
+ * follows the header is data, which comes back. testpmd does not verify the checksum of ICMP.
+ */
+static void image_to_icmp(const struct flood *f, struct frame_shape *shape)
+{
+	const uint32_t l3 = ETHER_HEADER + (f->link.vlan ? ETHER_TAG : 0);
+	struct ipv4_header *ip = (struct ipv4_header *)(shape->image + l3);
+
+	ip->protocol = IP_PROTOCOL_ICMP;
+	ip->checksum = be16_make(0);
+	ip->checksum = be16_make(ipv4_checksum(ip));
+}
+
 static void image_build(struct flood *f, struct frame_shape *shape, uint8_t opcode,
 			uint32_t payload)
 {
@@ -121,6 +137,8 @@ static void image_build(struct flood *f, struct frame_shape *shape, uint8_t opco
 				 offsetof(struct atomic_eth, swap_add),
 			 1);
 	shape->length = frame_finish(shape->image, &template, NULL, payload);
+	if (f->options.peer == PEER_ICMPECHO)
+		image_to_icmp(f, shape);
 	shape->icrc = icrc_load(shape->image + shape->length - ICRC_SIZE);
 	shape->offset[FIELD_PORT] = (uint16_t)(template.length - sizeof(struct udp_header));
 	shape->offset[FIELD_QPN] = (uint16_t)(template.length + offsetof(struct bth, qpn));
@@ -236,7 +254,7 @@ bool frames_prepare(struct flood *f)
 			w->crc = difference(first, FIELD_ADDRESS, w->address) ^
 				 difference(first, FIELD_TOKEN, w->token);
 	}
-	return frames_check(f);
+	return f->options.peer == PEER_ICMPECHO || frames_check(f);
 }
 
 void frames_release(struct flood *f)
@@ -289,6 +307,16 @@ struct rte_mbuf *frames_make(struct flood *f, const struct flood_qp *qp, uint32_
 	mbuf->data_len = (uint16_t)RTE_MAX(shape->length, ETHER_MINIMUM);
 	mbuf->pkt_len = mbuf->data_len;
 	return mbuf;
+}
+
+const struct bth *frames_echo(const struct flood *f, const uint8_t *data, uint32_t length)
+{
+	const struct frame_shape *shape =
+		f->shape[f->frames_per_message == 1 ? PLACE_ONLY : PLACE_FIRST];
+	const uint32_t offset = shape ? shape->offset[FIELD_QPN] - offsetof(struct bth, qpn) : 0;
+
+	return offset && length >= offset + sizeof(struct bth) ? (const struct bth *)(data + offset)
+							       : NULL;
 }
 
 /* --- frames that must be refused ----------------------------------------------------------- */

@@ -190,9 +190,14 @@ static void receive_other(struct flood *f, const uint8_t *data, uint32_t length)
 static void receive(struct flood *f, struct rte_mbuf *mbuf)
 {
 	const uint8_t *data = rte_pktmbuf_mtod(mbuf, uint8_t *);
+	const struct bth *echo;
 	struct wire_view view;
 
-	if (wire_parse(data, mbuf->data_len, &view) != WIRE_OK) {
+	if (f->options.peer != PEER_RESPONDER) {
+		echo = frames_echo(f, data, mbuf->data_len);
+		if (echo)
+			flood_echo(f, echo);
+	} else if (wire_parse(data, mbuf->data_len, &view) != WIRE_OK) {
 		receive_other(f, data, mbuf->data_len);
 	} else if (view.qpn == GSI_QPN) {
 		if (icrc_verify(&view))
@@ -238,8 +243,13 @@ static void ask(struct flood *f, const uint8_t next_hop[16])
 
 bool link_resolve(struct flood *f)
 {
+	static const uint8_t nobody[6] = { 0x02, 0, 0, 0, 0, 1 };
 	const uint8_t *next_hop = link_next_hop(&f->link, f->options.target);
 
+	if (f->options.peer != PEER_RESPONDER) {
+		memcpy(f->target_mac, nobody, 6);
+		return true;
+	}
 	if (!next_hop) {
 		f->message = "--target is not of the network of --ip, and there is no gateway";
 		return false;

@@ -21,6 +21,7 @@ static const char usage[] =
 	"  -p, --port PORT          of the export of an oriel-target (default 7471)\n"
 	"      --name NAME          export, if several share the address\n"
 	"      --table FILE         queue pairs and windows that an oriel-sink wrote, instead\n"
+	"      --testpmd MODE       the other end is a testpmd: rxonly, macswap or icmpecho\n"
 	"  -o, --operation OP       write (default), read, send, atomic\n"
 	"  -s, --size BYTES         of a message (default 64)\n"
 	"  -m, --path-mtu BYTES     256 to 4096 (default: what the link carries)\n"
@@ -39,6 +40,7 @@ static const char usage[] =
 	"      --check              verify the ICRC of every answer, not of one in 16\n"
 	"      --cpu N              to run on (default 0)\n"
 	"      --json               one JSON object instead of a table\n"
+	"      --histogram          with all latencies, in --json\n"
 	"      --version, -h, --help\n";
 
 enum {
@@ -49,6 +51,8 @@ enum {
 	OPTION_MTU,
 	OPTION_NAME,
 	OPTION_TABLE,
+	OPTION_TESTPMD,
+	OPTION_HISTOGRAM,
 	OPTION_RANDOM,
 	OPTION_LATENCY,
 	OPTION_SEARCH,
@@ -71,6 +75,8 @@ static const struct option long_options[] = {
 	{ "port", required_argument, NULL, 'p' },
 	{ "name", required_argument, NULL, OPTION_NAME },
 	{ "table", required_argument, NULL, OPTION_TABLE },
+	{ "testpmd", required_argument, NULL, OPTION_TESTPMD },
+	{ "histogram", no_argument, NULL, OPTION_HISTOGRAM },
 	{ "operation", required_argument, NULL, 'o' },
 	{ "size", required_argument, NULL, 's' },
 	{ "path-mtu", required_argument, NULL, 'm' },
@@ -180,6 +186,17 @@ static bool take_operation(enum flood_operation *operation)
 	return complain("operation", optarg, "write, read, send or atomic");
 }
 
+static bool take_peer(enum flood_peer *peer)
+{
+	for (unsigned int i = PEER_RXONLY; i < PEERS; i++) {
+		if (strcmp(optarg, flood_peer_name[i]) == 0) {
+			*peer = (enum flood_peer)i;
+			return true;
+		}
+	}
+	return complain("testpmd", optarg, "rxonly, macswap or icmpecho");
+}
+
 static bool take_bad_kinds(uint32_t *kinds)
 {
 	const char *list = optarg;
@@ -235,6 +252,8 @@ static bool take_option(int option, struct flood_options *o)
 	switch (option) {
 	case OPTION_NAME: o->export_name = optarg; return true;
 	case OPTION_TABLE: o->table = optarg; return true;
+	case OPTION_TESTPMD: return take_peer(&o->peer);
+	case OPTION_HISTOGRAM: o->histogram = true; return true;
 	case 'o': return take_operation(&o->operation);
 	case 's': return take_number("size", 0, 1u << 30, &o->size);
 	case 'm': return take_number("path-mtu", 256, 4096, &o->path_mtu);
@@ -280,6 +299,10 @@ static bool complete(struct flood_options *o)
 	}
 	if (gid_is_v4(o->target) != gid_is_v4(o->port.address[0].gid)) {
 		fprintf(stderr, "oriel-flood: --ip and --target are of two IP families\n");
+		return false;
+	}
+	if (o->peer == PEER_ICMPECHO && !gid_is_v4(o->target)) {
+		fprintf(stderr, "oriel-flood: --testpmd icmpecho wants an IPv4 --target\n");
 		return false;
 	}
 	if (o->path_mtu == 0)
@@ -335,12 +358,21 @@ static void on_signal(int signal)
 	flood.stop = true;
 }
 
+static bool queue_pairs_prepare(struct flood *f)
+{
+	if (f->options.peer != PEER_RESPONDER) {
+		table_invent(f);
+		return true;
+	}
+	return f->options.table ? table_read(f) : connect_all(f);
+}
+
 static bool run(struct flood *f)
 {
 	double best = 0;
 	bool good;
 
-	if (!(f->options.table ? table_read(f) : connect_all(f)) || !frames_prepare(f))
+	if (!queue_pairs_prepare(f) || !frames_prepare(f))
 		return false;
 	if (!f->options.json)
 		report_header(f);

@@ -68,6 +68,8 @@ uint64_t histogram_count(const struct histogram *h)
 
 static const char *const operation_name[] = { "write", "read", "send", "atomic" };
 
+const char *const flood_peer_name[PEERS] = { "responder", "rxonly", "macswap", "icmpecho" };
+
 const char *const flood_bad_name[FLOOD_BADS] = {
 #define FLOOD_NAME(constant, name, text) name,
 	FLOOD_BAD_KINDS(FLOOD_NAME)
@@ -142,16 +144,29 @@ static json_t *counters_json(const struct flood *f)
 	return all;
 }
 
+/* [[us, count], ...] of the buckets that have any */
+static json_t *histogram_json(const struct histogram *h)
+{
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < BUCKETS; i++)
+		if (h->bucket[i])
+			json_array_append_new(all, json_pack("[fI]", bucket_value(i) / 1e3,
+							     (json_int_t)h->bucket[i]));
+	return all;
+}
+
 void report_json(const struct flood *f, double best)
 {
 	const struct flood_counters *c = &f->counters;
 	const struct flood_options *o = &f->options;
-	json_t *root = json_pack(
-		"{sssisisisisisfsfsfsf}", "operation", operation_name[o->operation], "size",
-		(int)o->size, "path_mtu", (int)o->path_mtu, "qps", (int)f->qps, "windows",
-		(int)f->windows, "ack_every", (int)o->ack_every, "seconds", f->elapsed,
-		"sent_per_second", (double)c->messages / f->elapsed, "served_per_second",
-		(double)c->acknowledged / f->elapsed, "gigabits_per_second", gigabits(f));
+	json_t *root =
+		json_pack("{sssssisisisisisfsfsfsf}", "peer", flood_peer_name[o->peer], "operation",
+			  operation_name[o->operation], "size", (int)o->size, "path_mtu",
+			  (int)o->path_mtu, "qps", (int)f->qps, "windows", (int)f->windows,
+			  "ack_every", (int)o->ack_every, "seconds", f->elapsed, "sent_per_second",
+			  (double)c->messages / f->elapsed, "served_per_second",
+			  (double)c->acknowledged / f->elapsed, "gigabits_per_second", gigabits(f));
 	json_t *latency =
 		json_pack("{sIsfsfsfsfsf}", "samples", (json_int_t)histogram_count(f->latency),
 			  "p50_us", histogram_percentile(f->latency, 0.5), "p99_us",
@@ -161,6 +176,8 @@ void report_json(const struct flood *f, double best)
 			  histogram_percentile(f->latency, 0.9999999));
 
 	json_object_set_new(root, "latency", latency);
+	if (o->histogram)
+		json_object_set_new(root, "histogram", histogram_json(f->latency));
 	json_object_set_new(root, "counters", counters_json(f));
 	if (o->search)
 		json_object_set_new(root, "highest_rate", json_real(best));

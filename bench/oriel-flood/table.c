@@ -2,7 +2,8 @@
 /*
  * The table that an oriel-sink writes: one line for each queue pair ("qp QPN PSN") and window
  * ("window ADDRESS TOKEN LENGTH"), behind "mtu BYTES". Queue pair i of the table is ours of number
- * FLOOD_FIRST_QPN + i; every queue pair may use every window.
+ * FLOOD_FIRST_QPN + i; every queue pair may use every window. Or, for a testpmd, one of our own
+ * making.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +14,8 @@
 
 #include "oriel-flood/flood.h"
 
-#define PATIENCE_SECONDS 120.0
+#define PATIENCE_SECONDS  120.0
+#define ICMP_ECHO_REQUEST 0x0800u /* type and code, where a RoCE frame has the UDP source port */
 
 static bool complain(struct flood *f, unsigned int line, const char *what)
 {
@@ -115,4 +117,21 @@ bool table_read(struct flood *f)
 		f->qp[i].windows = share ? share : 1;
 	}
 	return good;
+}
+
+/* Our own numbers, so that an echo says whose it is. */
+void table_invent(struct flood *f)
+{
+	f->qps = f->options.qps;
+	f->windows = 1;
+	for (uint32_t i = 0; i < f->qps; i++) {
+		struct flood_qp *qp = &f->qp[i];
+
+		qp->qpn = FLOOD_FIRST_QPN + i;
+		qp->reads = 16;
+		qp->windows = 1;
+		qp->source_port = f->options.peer == PEER_ICMPECHO
+					  ? ICMP_ECHO_REQUEST
+					  : roce_source_port(0, qp->qpn, qp->qpn);
+	}
 }
