@@ -56,10 +56,10 @@ struct flood_options {
 		*table; /* queue pairs and windows of an oriel-sink; NULL: by connection manager */
 	enum flood_operation operation;
 	enum flood_peer peer;
-	uint32_t size;     /* bytes of a message */
-	uint32_t path_mtu; /* 0: what the link carries */
-	uint32_t qps;
-	double rate; /* messages a second; 0: no limit */
+	uint32_t size;         /* bytes of a message */
+	uint32_t path_mtu;     /* 0: what the link carries */
+	uint32_t qps, windows; /* of the table, at most */
+	double rate;           /* messages a second; 0: no limit */
 	double seconds, warm_up;
 	uint32_t ack_every;   /* messages */
 	uint32_t outstanding; /* messages of one queue pair */
@@ -180,6 +180,7 @@ void disconnect_all(struct flood *f);
 
 /* table.c */
 bool table_read(struct flood *f);
+bool table_update(struct flood *f);
 
 /* Queue pairs that exist on our side only, for a testpmd. */
 void table_invent(struct flood *f);

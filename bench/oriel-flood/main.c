@@ -26,6 +26,7 @@ static const char usage[] =
 	"  -s, --size BYTES         of a message (default 64)\n"
 	"  -m, --path-mtu BYTES     256 to 4096 (default: what the link carries)\n"
 	"  -q, --qps N              queue pairs (default 1)\n"
+	"      --windows N          of the table at most (default: all)\n"
 	"  -t, --outstanding N      messages of each queue pair under way (default 128)\n"
 	"  -a, --ack-every N        AckReq on each N-th message (default 16)\n"
 	"  -r, --rate N             messages a second (default: as fast as possible)\n"
@@ -52,6 +53,7 @@ enum {
 	OPTION_NAME,
 	OPTION_TABLE,
 	OPTION_TESTPMD,
+	OPTION_WINDOWS,
 	OPTION_HISTOGRAM,
 	OPTION_RANDOM,
 	OPTION_LATENCY,
@@ -81,6 +83,7 @@ static const struct option long_options[] = {
 	{ "size", required_argument, NULL, 's' },
 	{ "path-mtu", required_argument, NULL, 'm' },
 	{ "qps", required_argument, NULL, 'q' },
+	{ "windows", required_argument, NULL, OPTION_WINDOWS },
 	{ "outstanding", required_argument, NULL, 't' },
 	{ "ack-every", required_argument, NULL, 'a' },
 	{ "rate", required_argument, NULL, 'r' },
@@ -258,6 +261,7 @@ static bool take_option(int option, struct flood_options *o)
 	case 's': return take_number("size", 0, 1u << 30, &o->size);
 	case 'm': return take_number("path-mtu", 256, 4096, &o->path_mtu);
 	case 'q': return take_number("qps", 1, FLOOD_MAX_QPS, &o->qps);
+	case OPTION_WINDOWS: return take_number("windows", 1, FLOOD_MAX_WINDOWS, &o->windows);
 	case 't': return take_number("outstanding", 1, 65536, &o->outstanding);
 	case 'a': return take_number("ack-every", 1, 65536, &o->ack_every);
 	case 'r': return take_real("rate", 1, 1e9, &o->rate);
@@ -326,6 +330,7 @@ static bool parse(int argc, char *argv[], struct flood_options *o)
 	*o = (struct flood_options){ .service = 7471,
 				     .size = 64,
 				     .qps = 1,
+				     .windows = FLOOD_MAX_WINDOWS,
 				     .seconds = 2,
 				     .warm_up = 0.5,
 				     .ack_every = 16,
@@ -380,6 +385,8 @@ static bool run(struct flood *f)
 		good = flood_search(f, &best);
 	else
 		good = flood_run(f, f->options.seconds, f->options.warm_up, f->options.rate);
+	if (f->options.table && !table_update(f))
+		good = false;
 	if (f->options.json)
 		report_json(f, best);
 	else if (!f->options.search)
@@ -400,7 +407,7 @@ int main(int argc, char *argv[])
 	f->latency = histogram_create();
 	f->qp = calloc(f->options.qps, sizeof(*f->qp));
 	f->window =
-		calloc(f->options.table ? FLOOD_MAX_WINDOWS : f->options.qps, sizeof(*f->window));
+		calloc(f->options.table ? f->options.windows : f->options.qps, sizeof(*f->window));
 	if (!f->latency || !f->qp || !f->window) {
 		fputs("oriel-flood: no memory\n", stderr);
 		return EXIT_FAILURE;

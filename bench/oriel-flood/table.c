@@ -2,8 +2,9 @@
 /*
  * The table that an oriel-sink writes: one line for each queue pair ("qp QPN PSN") and window
  * ("window ADDRESS TOKEN LENGTH"), behind "mtu BYTES". Queue pair i of the table is ours of number
- * FLOOD_FIRST_QPN + i; every queue pair may use every window. Or, for a testpmd, one of our own
- * making.
+ * FLOOD_FIRST_QPN + i; every queue pair may use every window. At the end the PSNs in the table are
+ * those that come next, so that another run goes on where this one ended. Or, for a testpmd, one of
+ * our own making.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,6 +15,7 @@
 
 #include "oriel-flood/flood.h"
 
+#define TABLE_QP          "qp %8u %8u\n" /* as oriel-sink writes it */
 #define PATIENCE_SECONDS  120.0
 #define ICMP_ECHO_REQUEST 0x0800u /* type and code, where a RoCE frame has the UDP source port */
 
@@ -51,8 +53,8 @@ static bool take_window(struct flood *f, unsigned int line, const char *text)
 		return complain(f, line, "expected 'window ADDRESS TOKEN LENGTH'");
 	if (length < f->options.size)
 		return complain(f, line, "the window is smaller than --size");
-	if (f->windows == FLOOD_MAX_WINDOWS)
-		return complain(f, line, "more windows than 1000000");
+	if (f->windows == f->options.windows)
+		return true;
 	w->address = address;
 	w->token = token;
 	f->windows++;
@@ -117,6 +119,34 @@ bool table_read(struct flood *f)
 		f->qp[i].windows = share ? share : 1;
 	}
 	return good;
+}
+
+/*
+ * PSNs have a fixed width in the table, so they are replaced in their places. A queue pair whose
+ * messages are not all acknowledged could not go on; it is of no use to a next run.
+ */
+bool table_update(struct flood *f)
+{
+	FILE *file = fopen(f->options.table, "r+e");
+	char line[160];
+	uint32_t index = 0;
+
+	while (file && index < f->qps && fgets(line, sizeof(line), file)) {
+		const struct flood_qp *qp = &f->qp[index];
+		const long after = ftell(file);
+
+		if (strncmp(line, "qp ", 3) != 0)
+			continue;
+		fseek(file, after - (long)strlen(line), SEEK_SET);
+		fprintf(file, TABLE_QP, qp->qpn,
+			psn_add(qp->start, (uint32_t)(qp->next * f->psns_per_message) & PSN_MASK));
+		fseek(file, after, SEEK_SET);
+		index++;
+	}
+	if (file && fclose(file) == 0)
+		return true;
+	f->message = flood_text("%s: %s", f->options.table, strerror(errno));
+	return false;
 }
 
 /* Our own numbers, so that an echo says whose it is. */

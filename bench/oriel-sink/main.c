@@ -24,6 +24,7 @@
 #define SEND_DEPTH   64u
 #define RECEIVES     128u
 #define RESULTS      64u
+#define REQUESTS     512u /* under way at a time while objects are made */
 #define CONNECT_MS   10000
 #define CHURN_DEPTH  32u
 #define PSN_MASK     0xffffffu
@@ -135,7 +136,7 @@ static bool begun(struct sink *sink, struct place *place, NTSTATUS status)
 {
 	if (status == STATUS_PENDING) {
 		sink->pending++;
-		return settle(sink, RESULTS);
+		return settle(sink, REQUESTS);
 	}
 	free(place);
 	if (!NT_SUCCESS(status))
@@ -417,7 +418,7 @@ static bool write_table(const struct sink *sink)
 	}
 	fprintf(file, "mtu %u\n", sink->options.path_mtu);
 	for (uint32_t i = 0; i < sink->options.qps; i++)
-		fprintf(file, "qp %u %u\n", OrielGetQpNumber(sink->qp[i]), sink->psn[i]);
+		fprintf(file, "qp %8u %8u\n", OrielGetQpNumber(sink->qp[i]), sink->psn[i]);
 	for (uint32_t i = 0; i < sink->options.windows; i++)
 		fprintf(file, "window %" PRIu64 " %u %" PRIu64 "\n",
 			(uint64_t)(uintptr_t)window_address(sink, i),
