@@ -27,19 +27,6 @@ socklen_t example_address_size(const struct sockaddr_storage *address)
 					     : sizeof(struct sockaddr_in6);
 }
 
-bool example_address(const char *text, uint16_t port, struct sockaddr_storage *address)
-{
-	memset(address, 0, sizeof(*address));
-	if (inet_pton(AF_INET, text, &((struct sockaddr_in *)address)->sin_addr) == 1)
-		address->ss_family = AF_INET;
-	else if (inet_pton(AF_INET6, text, &((struct sockaddr_in6 *)address)->sin6_addr) == 1)
-		address->ss_family = AF_INET6;
-	else
-		return false;
-	example_set_port(address, port);
-	return true;
-}
-
 static bool choose_local(struct example *example, int family)
 {
 	struct sockaddr_storage addresses[16];

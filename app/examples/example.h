@@ -23,8 +23,7 @@ struct example {
 	struct sockaddr_storage local;
 };
 
-/* "10.0.0.1", "fd00::1"; port in host order. */
-bool example_address(const char *text, uint16_t port, struct sockaddr_storage *address);
+/* The port is in host order. */
 void example_set_port(struct sockaddr_storage *address, uint16_t port);
 socklen_t example_address_size(const struct sockaddr_storage *address);
 

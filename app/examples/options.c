@@ -6,40 +6,40 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_MESSAGES 4096u
+#include "common/argument.h"
 
-static bool in_range(const struct options *options, unsigned long port)
-{
-	return options->count >= 1 && options->count <= options->max_count &&
-	       options->messages <= MAX_MESSAGES && options->size >= 1 &&
-	       options->size <= options->max_size && port >= 1 && port <= UINT16_MAX;
-}
+#define MAX_MESSAGES 4096u
 
 int options_parse(struct options *options, struct example *example, int argc, char *argv[])
 {
-	const char *server = NULL, *local = NULL;
-	unsigned long port = options->port;
+	bool good = true;
 	int option;
 
-	while ((option = getopt(argc, argv, "s:b:c:C:S:p:h")) != -1) {
+	while (good && (option = getopt(argc, argv, "s:b:c:C:S:p:h")) != -1) {
 		switch (option) {
-		case 's': server = optarg; break;
-		case 'b': local = optarg; break;
-		case 'c': options->count = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'C': options->messages = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'S': options->size = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'p': port = strtoul(optarg, NULL, 10); break;
+		case 's': good = argument_address("-s", optarg, &options->server); break;
+		case 'b': good = argument_address("-b", optarg, &example->local); break;
+		case 'c':
+			good = argument_small("-c", optarg, 1, options->max_count, &options->count);
+			break;
+		case 'C':
+			good = argument_small("-C", optarg, 0, MAX_MESSAGES, &options->messages);
+			break;
+		case 'S':
+			good = argument_small("-S", optarg, 1, options->max_size, &options->size);
+			break;
+		case 'p': good = argument_port("-p", optarg, &options->port); break;
 		case 'h': fputs(options->usage, stdout); return EXIT_SUCCESS;
-		default: fputs(options->usage, stderr); return 2;
+		default: good = false;
 		}
 	}
-	options->port = (uint16_t)port;
-	if (optind == argc && in_range(options, port) &&
-	    (!server || example_address(server, options->port, &options->server)) &&
-	    (!local || example_address(local, 0, &example->local)))
-		return -1;
-	fputs(options->usage, stderr);
-	return 2;
+	if (!good || optind < argc) {
+		fputs(options->usage, stderr);
+		return 2;
+	}
+	if (options->server.ss_family)
+		example_set_port(&options->server, options->port);
+	return -1;
 }
 
 int options_family(const struct options *options, const struct example *example)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/argument.h"
 #include "common/sync.h"
 #include "examples/example.h"
 
@@ -291,50 +292,66 @@ static void on_signal(int signal)
 	stop = 1;
 }
 
+struct request {
+	struct sockaddr_storage address; /* of the server; none: the daemon's first */
+	bool server, client;
+	uint16_t port;
+};
+
+static bool parse_options(int argc, char *argv[], struct ping *ping, struct request *request)
+{
+	bool good = true;
+	int option;
+
+	while (good && (option = getopt(argc, argv, "sca:p:C:S:PvVh")) != -1) {
+		switch (option) {
+		case 's': request->server = true; break;
+		case 'c': request->client = true; break;
+		case 'a': good = argument_address("-a", optarg, &request->address); break;
+		case 'p': good = argument_port("-p", optarg, &request->port); break;
+		case 'C': good = argument_number("-C", optarg, 0, UINT64_MAX, &ping->count); break;
+		case 'S': good = argument_small("-S", optarg, 64, MAX_SIZE, &ping->size); break;
+		case 'P': ping->persistent = true; break;
+		case 'v': ping->verbose = true; break;
+		case 'V': ping->check = true; break;
+		case 'h': fputs(usage, stdout); exit(EXIT_SUCCESS);
+		default: good = false;
+		}
+	}
+	if (request->client && ping->count == 0)
+		ping->count = 1;
+	return good && optind == argc && request->server != request->client &&
+	       (request->server || request->address.ss_family);
+}
+
+static bool run(struct ping *ping, struct request *request)
+{
+	struct sockaddr_storage *address = &request->address;
+
+	if (request->server)
+		ping->example.local = *address;
+	if (!example_open(&ping->example, address->ss_family ? address->ss_family : AF_INET, MEMORY,
+			  4 * DEPTH))
+		return false;
+	if (request->server)
+		*address = ping->example.local;
+	example_set_port(address, request->port);
+	return request->server ? run_server(ping, address) : run_client(ping, address);
+}
+
 int main(int argc, char *argv[])
 {
 	struct ping ping = { .example.program = "oriel-rping", .size = 64 };
-	struct sockaddr_storage address = { 0 };
-	const char *text = NULL;
-	bool server = false, client = false, good;
-	unsigned long port = 7174;
-	int option;
+	struct request request = { .port = 7174 };
+	bool good;
 
-	while ((option = getopt(argc, argv, "sca:p:C:S:PvVh")) != -1) {
-		switch (option) {
-		case 's': server = true; break;
-		case 'c': client = true; break;
-		case 'a': text = optarg; break;
-		case 'p': port = strtoul(optarg, NULL, 10); break;
-		case 'C': ping.count = strtoull(optarg, NULL, 10); break;
-		case 'S': ping.size = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'P': ping.persistent = true; break;
-		case 'v': ping.verbose = true; break;
-		case 'V': ping.check = true; break;
-		case 'h': fputs(usage, stdout); return EXIT_SUCCESS;
-		default: fputs(usage, stderr); return 2;
-		}
-	}
-	if (server == client || ping.size < 64 || ping.size > MAX_SIZE || port < 1 ||
-	    port > 65535 || optind < argc || (client && !text) ||
-	    (text && !example_address(text, (uint16_t)port, &address))) {
+	if (!parse_options(argc, argv, &ping, &request)) {
 		fputs(usage, stderr);
 		return 2;
 	}
-	if (client && ping.count == 0)
-		ping.count = 1;
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
-	if (server)
-		ping.example.local = address;
-	good = example_open(&ping.example, text ? address.ss_family : AF_INET, MEMORY, 4 * DEPTH);
-	if (good && server) {
-		address = ping.example.local;
-		example_set_port(&address, (uint16_t)port);
-		good = run_server(&ping, &address);
-	} else if (good) {
-		good = run_client(&ping, &address);
-	}
+	good = run(&ping, &request);
 	example_close(&ping.example);
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

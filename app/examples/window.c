@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/argument.h"
 #include "common/export_protocol.h"
 #include "common/sync.h"
 #include "examples/example.h"
@@ -139,33 +140,42 @@ static bool get_all(struct window *w)
 	return fflush(stdout) == 0;
 }
 
+static bool parse_options(int argc, char *argv[], struct window *w, struct sockaddr_storage *remote)
+{
+	uint16_t port = 7471;
+	bool good = true;
+	int option;
+
+	while (good && (option = getopt(argc, argv, "a:p:e:o:n:h")) != -1) {
+		struct export_request *want = &w->request;
+
+		switch (option) {
+		case 'a': good = argument_address("-a", optarg, remote); break;
+		case 'p': good = argument_port("-p", optarg, &port); break;
+		case 'e': snprintf(want->name, sizeof(want->name), "%s", optarg); break;
+		case 'o': good = argument_number("-o", optarg, 0, UINT64_MAX, &want->offset); break;
+		case 'n': good = argument_number("-n", optarg, 0, UINT64_MAX, &want->length); break;
+		case 'h': fputs(usage, stdout); exit(EXIT_SUCCESS);
+		default: good = false;
+		}
+	}
+	if (remote->ss_family)
+		example_set_port(remote, port);
+	return good && optind + 1 == argc && remote->ss_family;
+}
+
 int main(int argc, char *argv[])
 {
 	struct window w = { .example.program = "oriel-window" };
 	struct sockaddr_storage remote = { 0 };
-	const char *text = NULL;
-	unsigned long port = 7471;
 	bool put, good;
-	int option;
 
-	while ((option = getopt(argc, argv, "a:p:e:o:n:h")) != -1) {
-		switch (option) {
-		case 'a': text = optarg; break;
-		case 'p': port = strtoul(optarg, NULL, 10); break;
-		case 'e': snprintf(w.request.name, sizeof(w.request.name), "%s", optarg); break;
-		case 'o': w.request.offset = strtoull(optarg, NULL, 10); break;
-		case 'n': w.request.length = strtoull(optarg, NULL, 10); break;
-		case 'h': fputs(usage, stdout); return EXIT_SUCCESS;
-		default: fputs(usage, stderr); return 2;
-		}
-	}
-	if (optind + 1 != argc || !text || port < 1 || port > 65535 ||
-	    !example_address(text, (uint16_t)port, &remote) ||
-	    (strcmp(argv[optind], "put") && strcmp(argv[optind], "get"))) {
+	good = parse_options(argc, argv, &w, &remote);
+	put = good && strcmp(argv[optind], "put") == 0;
+	if (!good || (!put && strcmp(argv[optind], "get") != 0)) {
 		fputs(usage, stderr);
 		return 2;
 	}
-	put = strcmp(argv[optind], "put") == 0;
 	w.request.access = put ? EXPORT_WRITE : EXPORT_READ;
 	good = example_open(&w.example, remote.ss_family, PIECE, 16) && open_window(&w, &remote) &&
 	       (put ? put_all(&w) : get_all(&w));

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/argument.h"
 #include "oriel-connect/lane.h"
 
 static const char usage[] = "Usage: oriel-connect [-s SERVER] [options]\n"
@@ -235,33 +236,41 @@ static bool run(struct bench *bench, const struct sockaddr_storage *remote, uint
 	return good;
 }
 
+static bool parse_options(int argc, char *argv[], struct bench *bench,
+			  struct sockaddr_storage *remote, uint16_t *port)
+{
+	bool good = true;
+	int option;
+
+	while (good && (option = getopt(argc, argv, "s:b:c:j:p:h")) != -1) {
+		switch (option) {
+		case 's': good = argument_address("-s", optarg, remote); break;
+		case 'b': good = argument_address("-b", optarg, &bench->example.local); break;
+		case 'c':
+			good = argument_small("-c", optarg, 1, UINT32_MAX, &bench->connections);
+			break;
+		case 'j': good = argument_small("-j", optarg, 1, MAX_LANES, &bench->lanes); break;
+		case 'p': good = argument_port("-p", optarg, port); break;
+		case 'h': fputs(usage, stdout); exit(EXIT_SUCCESS);
+		default: good = false;
+		}
+	}
+	if (remote->ss_family)
+		example_set_port(remote, *port);
+	return good && optind == argc;
+}
+
 int main(int argc, char *argv[])
 {
 	struct bench bench = { .example.program = "oriel-connect", .connections = 1000 };
-	const char *remote_text = NULL, *local_text = NULL;
 	struct sockaddr_storage remote = { 0 };
-	unsigned long port = 7471;
-	int option;
+	uint16_t port = 7471;
 
-	while ((option = getopt(argc, argv, "s:b:c:j:p:h")) != -1) {
-		switch (option) {
-		case 's': remote_text = optarg; break;
-		case 'b': local_text = optarg; break;
-		case 'c': bench.connections = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'j': bench.lanes = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'p': port = strtoul(optarg, NULL, 10); break;
-		case 'h': fputs(usage, stdout); return EXIT_SUCCESS;
-		default: fputs(usage, stderr); return 2;
-		}
-	}
-	if (optind < argc || bench.connections < 1 || bench.lanes > MAX_LANES || port < 1 ||
-	    port > 65535 ||
-	    (remote_text && !example_address(remote_text, (uint16_t)port, &remote)) ||
-	    (local_text && !example_address(local_text, 0, &bench.example.local))) {
+	if (!parse_options(argc, argv, &bench, &remote, &port)) {
 		fputs(usage, stderr);
 		return 2;
 	}
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
-	return run(&bench, &remote, (uint16_t)port) ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run(&bench, &remote, port) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,7 +3,6 @@
  * oriel-fair: how long a READ of 8 bytes takes while other peers READ as much as they can. Prints
  * one row of a table in Markdown.
  */
-#include <arpa/inet.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/argument.h"
 #include "oriel-perf/latency.h"
 #include "oriel-perf/peer.h"
 
@@ -221,38 +221,6 @@ static bool measure(const struct options *options)
 
 /* --- options -------------------------------------------------------------------------- */
 
-static bool parse_export(const char *option, const char *text, struct sockaddr_storage *out)
-{
-	struct sockaddr_in *in = (struct sockaddr_in *)out;
-	unsigned int port = 0;
-	char host[16] = "";
-	int end = 0;
-
-	memset(out, 0, sizeof(*out));
-	if (sscanf(text, "%15[0-9.]:%5u%n", host, &port, &end) == 2 && !text[end] && port &&
-	    port < 65536 && inet_pton(AF_INET, host, &in->sin_addr) == 1) {
-		in->sin_family = AF_INET;
-		in->sin_port = htons((uint16_t)port);
-		return true;
-	}
-	fprintf(stderr, "oriel-fair: %s %s: expected ADDRESS:PORT, as 10.0.0.1:7471\n", option,
-		text);
-	return false;
-}
-
-static bool parse_number(const char *option, uint32_t least, uint32_t most, uint32_t *value)
-{
-	char *end;
-	unsigned long number = strtoul(optarg, &end, 10);
-
-	*value = (uint32_t)number;
-	if (optarg[0] >= '0' && optarg[0] <= '9' && !*end && number >= least && number <= most)
-		return true;
-	fprintf(stderr, "oriel-fair: %s %s: expected a number from %u to %u\n", option, optarg,
-		least, most);
-	return false;
-}
-
 enum {
 	OPTION_EXPORT = 256,
 	OPTION_SOCKET,
@@ -267,23 +235,23 @@ static bool parse_option(int option, struct options *options)
 	uint32_t value;
 
 	switch (option) {
-	case OPTION_EXPORT: return parse_export("--export", optarg, &options->timed_export);
+	case OPTION_EXPORT: return argument_endpoint("--export", optarg, &options->timed_export);
 	case OPTION_READER_EXPORT:
-		return parse_export("--reader-export", optarg, &options->reader_export);
+		return argument_endpoint("--reader-export", optarg, &options->reader_export);
 	case OPTION_SOCKET: options->timed.socket = optarg; return true;
 	case OPTION_READER_SOCKET: options->reader.socket = optarg; return true;
 	case OPTION_HEAD: options->head = true; return true;
 	case OPTION_VERSION: puts("oriel-fair " ORIEL_VERSION); exit(EXIT_SUCCESS);
 	case 'h': fputs(usage, stdout); exit(EXIT_SUCCESS);
-	case 'r': return parse_number("--readers", 0, MOST_READERS, &options->readers);
-	case 's': return parse_number("--size", 1, 1u << 30, &options->size);
+	case 'r': return argument_small("--readers", optarg, 0, MOST_READERS, &options->readers);
+	case 's': return argument_small("--size", optarg, 1, 1u << 30, &options->size);
 	case 't':
-		if (!parse_number("--tx-depth", 1, 16, &value))
+		if (!argument_small("--tx-depth", optarg, 1, 16, &value))
 			return false;
 		options->depth = value;
 		return true;
 	case 'D':
-		if (!parse_number("--duration", 1, 3600, &value))
+		if (!argument_small("--duration", optarg, 1, 3600, &value))
 			return false;
 		options->seconds = value;
 		return true;

@@ -13,6 +13,7 @@
 
 #include <ndk/ndk.h>
 
+#include "common/argument.h"
 #include "common/sync.h"
 
 #define MOST_QPS   12000u
@@ -314,19 +315,6 @@ static bool run(struct side *side, const struct side *peer, const struct options
 
 /* --- options -------------------------------------------------------------------------- */
 
-static bool parse_number(const char *option, uint32_t most, uint32_t *value)
-{
-	char *end;
-	unsigned long number = strtoul(optarg, &end, 10);
-
-	*value = (uint32_t)number;
-	if (optarg[0] >= '0' && optarg[0] <= '9' && !*end && number >= 1 && number <= most)
-		return true;
-	fprintf(stderr, "oriel-scale: %s %s: expected a number from 1 to %u\n", option, optarg,
-		most);
-	return false;
-}
-
 static bool parse_options(int argc, char **argv, struct options *options, struct side *side,
 			  struct side *peer)
 {
@@ -350,9 +338,13 @@ static bool parse_options(int argc, char **argv, struct options *options, struct
 		switch (option) {
 		case OPTION_SOCKET: side->socket = optarg; break;
 		case OPTION_PEER: peer->socket = optarg; break;
-		case 'q': good = parse_number("--qps", MOST_QPS, &options->qps); break;
-		case 'a': good = parse_number("--active", MOST_QPS, &options->active); break;
-		case 'D': good = parse_number("--duration", 3600, &options->seconds); break;
+		case 'q': good = argument_small("--qps", optarg, 1, MOST_QPS, &options->qps); break;
+		case 'a':
+			good = argument_small("--active", optarg, 1, MOST_QPS, &options->active);
+			break;
+		case 'D':
+			good = argument_small("--duration", optarg, 1, 3600, &options->seconds);
+			break;
 		case OPTION_PAUSE: options->pause = true; break;
 		case OPTION_VERSION: puts("oriel-scale " ORIEL_VERSION); exit(EXIT_SUCCESS);
 		case 'h': fputs(usage, stdout); exit(EXIT_SUCCESS);
