@@ -18,13 +18,14 @@ uint64_t run_now(void)
 
 void meter_start(struct meter *meter, const struct perf_options *options)
 {
+	const bool table = !options->csv && (!options->json || options->json_file);
 	uint64_t now = run_now();
 
 	*meter = (struct meter){ .start = now,
 				 .mark = now,
 				 .line = now,
 				 .size = options->size,
-				 .live = !options->quiet && isatty(STDOUT_FILENO) };
+				 .live = table && !options->quiet && isatty(STDOUT_FILENO) };
 }
 
 static void write_line(struct meter *meter, uint64_t now, uint64_t messages)

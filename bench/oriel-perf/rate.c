@@ -292,6 +292,8 @@ static bool all_done(const struct rate *rate)
 
 static double messages_per_ns(const struct perf_options *options)
 {
+	if (options->rate <= 0 || !options->size)
+		return 0;
 	switch (options->rate_unit) {
 	case PERF_GIGABITS: return options->rate / 8 / options->size;
 	case PERF_MEGABYTES: return options->rate * 1048576e-9 / options->size;

@@ -15,9 +15,20 @@ static double average(const struct run_result *result)
 	return result->seconds > 0 ? messages / result->seconds : 0;
 }
 
+/* Windows and connections are counted; they carry nothing. */
+static bool moves_data(const struct perf_options *options)
+{
+	return options->operation <= PERF_MIXED;
+}
+
+static double bytes_per_second(const struct perf_options *options, double messages_per_second)
+{
+	return moves_data(options) ? messages_per_second * options->size : 0;
+}
+
 static double in_unit(const struct perf_options *options, double messages_per_second)
 {
-	double bytes = messages_per_second * options->size;
+	double bytes = bytes_per_second(options, messages_per_second);
 
 	return options->gigabits ? bytes * 8e-9 : bytes / MEBI;
 }
@@ -46,6 +57,8 @@ static void print_head(const struct perf_options *options, bool latency)
 		printf(" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    "
 		       "t_avg[usec]    t_stdev[usec]   99%% percentile[usec]   99.9%% "
 		       "percentile[usec]   99.99%% percentile[usec]\n");
+	else if (!moves_data(options))
+		printf(" #bytes     #iterations     peak[1/sec]     average[1/sec]\n");
 	else
 		printf(" #bytes     #iterations    BW peak[%s]    BW average[%s]   "
 		       "MsgRate[Mpps]\n",
@@ -77,6 +90,9 @@ static void print_row(const struct perf_options *options, const struct run_resul
 		       latency_mean(times) / 1000, latency_deviation(times) / 1000,
 		       us(latency_percentile(times, 99)), us(latency_percentile(times, 99.9)),
 		       us(latency_percentile(times, 99.99)));
+	else if (!moves_data(options))
+		printf(" %-10u %-12llu %14.1f %18.1f\n", options->size,
+		       (unsigned long long)result->messages, result->peak, average(result));
 	else
 		printf(" %-10u %-12llu %16.2f %19.2f %17.6f\n", options->size,
 		       (unsigned long long)(result->messages + result->received),
@@ -88,7 +104,9 @@ static void print_notes(const struct perf_options *options, const struct run_res
 {
 	if (options->operation == PERF_MIXED)
 		printf(" # %llu of them reads\n", (unsigned long long)result->reads);
-	if (result->windows)
+	if (options->operation == PERF_CONNECT)
+		printf(" # %.1f connections a second\n", average(result));
+	if (result->windows && options->operation != PERF_WINDOW)
 		printf(" # %llu windows, %.0f a second\n", (unsigned long long)result->windows,
 		       (double)result->windows / result->seconds);
 	if (result->refused)
@@ -128,8 +146,8 @@ static void print_csv(const struct report *report, const struct perf_options *op
 	printf("%s,%s,%u,%u,%u,%llu,%.6f,%.0f,%.0f,%.1f", options_operation(options),
 	       result->latency ? "latency" : "bandwidth", options->size, options->queue_pairs,
 	       options->depth, (unsigned long long)(result->messages + result->received),
-	       result->seconds, result->peak * options->size, average(result) * options->size,
-	       average(result));
+	       result->seconds, bytes_per_second(options, result->peak),
+	       bytes_per_second(options, average(result)), average(result));
 	if (result->latency)
 		printf(",%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f\n", us(times->least),
 		       us(latency_percentile(times, 50)), latency_mean(times) / 1000,
@@ -176,10 +194,11 @@ static json_t *result_json(const struct perf_options *options, const struct run_
 		"bytes", (json_int_t)options->size, "messages", (json_int_t)result->messages,
 		"received", (json_int_t)result->received, "seconds", result->seconds,
 		"messages_per_second", average(result), "bytes_per_second",
-		average(result) * options->size, "peak_messages_per_second", result->peak,
-		"peak_bytes_per_second", result->peak * options->size, "reads",
-		(json_int_t)result->reads, "windows", (json_int_t)result->windows, "refused",
-		(json_int_t)result->refused, "verified_bytes", (json_int_t)result->verified);
+		bytes_per_second(options, average(result)), "peak_messages_per_second",
+		result->peak, "peak_bytes_per_second", bytes_per_second(options, result->peak),
+		"reads", (json_int_t)result->reads, "windows", (json_int_t)result->windows,
+		"refused", (json_int_t)result->refused, "verified_bytes",
+		(json_int_t)result->verified);
 
 	if (result->latency)
 		json_object_set_new(object, "latency_us", latency_json(&result->times));
@@ -228,12 +247,16 @@ void report_begin(struct report *report, const struct perf_options *options, con
 		return;
 	print_line();
 	printf("                    RDMA %s %s\n", options_operation(options),
-	       options->mode == PERF_LATENCY ? "Latency Test" : "BW Test");
+	       options->mode == PERF_LATENCY ? "Latency Test"
+	       : moves_data(options)         ? "BW Test"
+					     : "Rate Test");
 	printf(" Connection      : %s\t\tNumber of qps   : %u\n", way->opener->name,
 	       options->queue_pairs);
 	printf(" TX depth        : %u\t\tCQ Moderation   : %u\n", options->depth,
 	       options->moderation);
 	print_line();
+	if (options->operation == PERF_CONNECT)
+		return;
 	for (uint32_t i = 0; i < options->queue_pairs && i < 8; i++)
 		printf(" QPN 0x%06x RKey 0x%08x VAddr 0x%016llx\n",
 		       OrielGetQpNumber(session->peers[i].qp), session->peers[i].remote.token,

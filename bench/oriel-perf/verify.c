@@ -7,6 +7,7 @@
 #include "oriel-perf/run.h"
 
 #define POISON 0xa5
+#define CHUNK  65536u /* bytes of a request before and after the run */
 
 struct verify {
 	struct session *session;
@@ -83,11 +84,22 @@ static uint8_t value(uint64_t offset, uint32_t generation)
 	return (uint8_t)(mixed >> (offset % 8 * 8));
 }
 
+/* Bytes from the first place to the end of the last. */
+static uint64_t range(const struct verify *verify)
+{
+	return (verify->places - 1) * verify->step + verify->options->size;
+}
+
+static uint32_t chunk_at(const struct verify *verify, uint64_t at)
+{
+	uint64_t left = range(verify) - at;
+
+	return left < CHUNK ? (uint32_t)left : CHUNK;
+}
+
 static void fill_source(struct verify *verify, uint32_t generation)
 {
-	uint64_t length = verify->step * verify->places;
-
-	for (uint64_t i = 0; i < length; i++)
+	for (uint64_t i = 0; i < range(verify); i++)
 		verify->session->source[i] = value(i, generation);
 }
 
@@ -161,13 +173,14 @@ static bool sum_counters(struct verify *verify, uint64_t *sum)
 /* Something else than what will be written, so that a WRITE that does nothing is seen. */
 bool verify_before(struct verify *verify)
 {
+	uint32_t chunk;
+
 	if (is_atomic(verify))
 		return sum_counters(verify, &verify->sum);
 	fill_source(verify, 0);
-	for (uint32_t i = 0; i < verify->places; i++) {
-		uint64_t offset = i * verify->step;
-
-		if (!transfer(verify->session, PERF_WRITE, offset, offset, verify->options->size))
+	for (uint64_t at = 0; at < range(verify); at += CHUNK) {
+		chunk = chunk_at(verify, at);
+		if (!transfer(verify->session, PERF_WRITE, at, at, chunk))
 			return false;
 	}
 	if (verify->options->operation == PERF_WRITE)
@@ -175,21 +188,28 @@ bool verify_before(struct verify *verify)
 	return true;
 }
 
-static bool check_place(struct verify *verify, uint32_t place)
+/* Between places nothing has been written. */
+static uint32_t generation_of(const struct verify *verify, uint64_t offset)
 {
-	uint64_t offset = place * verify->step;
-	uint32_t generation = verify->written[place] && verify->options->operation == PERF_WRITE;
+	return verify->options->operation == PERF_WRITE &&
+	       offset % verify->step < verify->options->size &&
+	       verify->written[offset / verify->step];
+}
 
-	memset(verify->session->sink, POISON, verify->options->size);
-	if (!transfer(verify->session, PERF_READ, 0, offset, verify->options->size))
+static bool check_chunk(struct verify *verify, uint64_t at)
+{
+	uint32_t size = chunk_at(verify, at);
+
+	memset(verify->session->sink, POISON, size);
+	if (!transfer(verify->session, PERF_READ, 0, at, size))
 		return false;
-	for (uint32_t k = 0; k < verify->options->size; k++) {
-		uint8_t wanted = value(offset + k, generation);
+	for (uint32_t k = 0; k < size; k++) {
+		uint8_t wanted = value(at + k, generation_of(verify, at + k));
 
 		if (verify->session->sink[k] != wanted)
-			return differs(offset + k, wanted, verify->session->sink[k]);
+			return differs(at + k, wanted, verify->session->sink[k]);
 	}
-	verify->bytes += verify->options->size;
+	verify->bytes += size;
 	return true;
 }
 
@@ -211,8 +231,8 @@ bool verify_after(struct verify *verify, const struct run_result *result, uint64
 {
 	if (is_atomic(verify) && !check_counters(verify, result->messages - result->refused))
 		return false;
-	for (uint32_t i = 0; !is_atomic(verify) && i < verify->places; i++)
-		if (!check_place(verify, i))
+	for (uint64_t at = 0; !is_atomic(verify) && at < range(verify); at += CHUNK)
+		if (!check_chunk(verify, at))
 			return false;
 	*bytes += verify->bytes;
 	return true;
