@@ -38,8 +38,9 @@ _Static_assert(sizeof(struct frame_template) == 88, "template lies in arenas");
 void frame_template_init(struct frame_template *template, const struct frame_path *path);
 
 /*
- * Starts a frame in buffer: prefix, then a zeroed BTH and extension headers of the opcode with
- * opcode and P_Key set. Returns the BTH; its fields and the extension headers are the caller's.
+ * Starts a frame in buffer, which holds FRAME_OVERHEAD_MAX bytes and the payload: prefix, then a
+ * zeroed BTH and extension headers with opcode and P_Key set. Returns the BTH; its fields and
+ * the extension headers are the caller's.
  */
 uint8_t *frame_begin(uint8_t *buffer, const struct frame_template *template, uint8_t opcode);
 

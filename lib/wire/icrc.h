@@ -17,6 +17,9 @@
 /* Masked headers: from the IP header to the end of the BTH. l3: first byte of the IP header. */
 uint32_t icrc_headers(const uint8_t *l3, bool is_v4);
 
+/* A whole IP packet of `length` bytes without its ICRC: the headers, and all behind them. */
+uint32_t icrc_packet(const uint8_t *l3, bool is_v4, uint32_t length);
+
 uint32_t icrc_update(uint32_t crc, const void *data, uint32_t length);
 
 /* Copies and runs the CRC over what was copied: the copy is what the ICRC covers. */
@@ -28,15 +31,12 @@ bool icrc_verify(const struct wire_view *view);
 
 static inline void icrc_store(uint8_t icrc[4], uint32_t crc)
 {
-	icrc[0] = (uint8_t)crc;
-	icrc[1] = (uint8_t)(crc >> 8);
-	icrc[2] = (uint8_t)(crc >> 16);
-	icrc[3] = (uint8_t)(crc >> 24);
+	put_be32(icrc, __builtin_bswap32(crc));
 }
 
 static inline uint32_t icrc_load(const uint8_t icrc[4])
 {
-	return icrc[0] | (uint32_t)icrc[1] << 8 | (uint32_t)icrc[2] << 16 | (uint32_t)icrc[3] << 24;
+	return __builtin_bswap32(get_be32(icrc));
 }
 
 #endif

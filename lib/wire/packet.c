@@ -109,16 +109,19 @@ static enum wire_reason parse_ipv6(const uint8_t *l3, uint32_t room, struct wire
 
 static void take_bth(const struct bth *bth, struct wire_view *view)
 {
+	/* Each number of 24 bits with the byte before it: one load. */
+	const uint32_t qpn = get_be32(&bth->resv8a), psn = get_be32(&bth->ack_req);
+
 	view->opcode = bth->opcode;
 	view->solicited = bth->flags & BTH_SE;
 	view->mig_request = bth->flags & BTH_MIG;
 	view->pad = (bth->flags & BTH_PAD) >> 4;
 	view->pkey = be16_get(bth->pkey);
-	view->fecn = bth->resv8a & BTH_FECN;
-	view->becn = bth->resv8a & BTH_BECN;
-	view->qpn = be24_get(bth->qpn);
-	view->ack_request = bth->ack_req & BTH_ACK;
-	view->psn = be24_get(bth->psn);
+	view->fecn = qpn >> 24 & BTH_FECN;
+	view->becn = qpn >> 24 & BTH_BECN;
+	view->qpn = qpn & PSN_MASK;
+	view->ack_request = psn >> 24 & BTH_ACK;
+	view->psn = psn & PSN_MASK;
 }
 
 /* length: of the UDP payload, which lies inside the frame. */

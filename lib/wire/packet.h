@@ -52,6 +52,8 @@ struct wire_view {
 	const uint8_t *payload;
 	const uint8_t *icrc; /* end of what the ICRC covers */
 	const struct opcode_info *op;
+	uint8_t source_gid[16]; /* IPv4 as ::ffff:a.b.c.d */
+	uint8_t destination_gid[16];
 	uint32_t payload_length; /* without pad */
 	uint32_t psn;
 	uint32_t qpn;
@@ -70,8 +72,6 @@ struct wire_view {
 	uint8_t pad;
 	uint8_t traffic_class; /* DSCP 6, ECN 2 */
 	uint8_t hop_limit;
-	uint8_t source_gid[16]; /* IPv4 as ::ffff:a.b.c.d */
-	uint8_t destination_gid[16];
 };
 
 /*
