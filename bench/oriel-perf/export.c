@@ -162,7 +162,7 @@ NTSTATUS export_ask(struct peer *peer, const char *name)
 	return NdkSend(peer->qp, NULL, &sge, 1, NDK_OP_FLAG_INLINE | NDK_OP_FLAG_SILENT_SUCCESS);
 }
 
-bool export_answer(const NDK_RESULT_EX *result)
+enum export_answer export_answer(const NDK_RESULT_EX *result)
 {
 	struct peer *peer = result->QPContext;
 	uint32_t slot = (uint32_t)(uintptr_t)result->RequestContext;
@@ -171,16 +171,22 @@ bool export_answer(const NDK_RESULT_EX *result)
 
 	if (!export_reply_parse(answer_buffer(peer, slot), result->BytesTransferred, &reply)) {
 		fprintf(stderr, "oriel-perf: the target's message is not an answer\n");
-		return false;
+		return EXPORT_ANSWER_FAILED;
 	}
-	if (!reply.access) {
+	if (!reply.access && reply.code != EXPORT_NO_RESOURCES) {
 		fprintf(stderr, "oriel-perf: a new window is refused: %s\n",
 			export_refusal_text(reply.code));
-		return false;
+		return EXPORT_ANSWER_FAILED;
 	}
-	take_window(peer, &reply);
 	status = post_answer(peer, slot);
-	return NT_SUCCESS(status) || session_complain("posting a receive", status);
+	if (!NT_SUCCESS(status)) {
+		session_complain("posting a receive", status);
+		return EXPORT_ANSWER_FAILED;
+	}
+	if (!reply.access)
+		return EXPORT_ANSWER_AGAIN;
+	take_window(peer, &reply);
+	return EXPORT_ANSWER_WINDOW;
 }
 
 /* --- as an opener ----------------------------------------------------------------------- */

@@ -118,8 +118,12 @@ void export_close(struct session *session);
 bool export_post_answers(struct session *session);
 /* Asks for a window in place of the peer's; the answer comes as a receive. */
 NTSTATUS export_ask(struct peer *peer, const char *name);
-/* Takes the window that a receive brought. False: refused, a message was printed. */
-bool export_answer(const NDK_RESULT_EX *result);
+/*
+ * Takes the window that a receive brought. Refused by a target that is short of tokens, it is to be
+ * asked for again: there is none meanwhile. Else a message was printed.
+ */
+enum export_answer { EXPORT_ANSWER_WINDOW, EXPORT_ANSWER_AGAIN, EXPORT_ANSWER_FAILED };
+enum export_answer export_answer(const NDK_RESULT_EX *result);
 
 extern const struct peer_opener export_opener;
 

@@ -189,17 +189,27 @@ static bool fill(struct rate *rate)
 
 /* --- completions ------------------------------------------------------------------------ */
 
+static bool window_came(struct rate *rate, struct flow *flow, const NDK_RESULT_EX *result)
+{
+	enum export_answer answer = export_answer(result);
+
+	flow->asked--;
+	if (answer == EXPORT_ANSWER_AGAIN) {
+		rate->result->refused++;
+		return ask_window(rate, flow);
+	}
+	rate->result->windows++;
+	if (rate->options->operation == PERF_WINDOW) {
+		flow->under_way--;
+		rate->done++;
+	}
+	return answer == EXPORT_ANSWER_WINDOW;
+}
+
 static bool received(struct rate *rate, struct flow *flow, const NDK_RESULT_EX *result)
 {
-	if (rate->way->opener == &export_opener) {
-		flow->asked--;
-		rate->result->windows++;
-		if (rate->options->operation == PERF_WINDOW) {
-			flow->under_way--;
-			rate->done++;
-		}
-		return export_answer(result);
-	}
+	if (rate->way->opener == &export_opener)
+		return window_came(rate, flow, result);
 	rate->received++;
 	return post_receive(flow->peer, rate->options->size,
 			    (uint32_t)(uintptr_t)result->RequestContext);

@@ -109,8 +109,11 @@ static void print_notes(const struct perf_options *options, const struct run_res
 	if (result->windows && options->operation != PERF_WINDOW)
 		printf(" # %llu windows, %.0f a second\n", (unsigned long long)result->windows,
 		       (double)result->windows / result->seconds);
-	if (result->refused)
+	if (result->refused && options->operation == PERF_COMPARE_SWAP)
 		printf(" # %llu swaps found another value\n", (unsigned long long)result->refused);
+	else if (result->refused)
+		printf(" # %llu times the target had no token to spare and was asked again\n",
+		       (unsigned long long)result->refused);
 	if (result->verified)
 		printf(" # verified: %llu bytes compared\n", (unsigned long long)result->verified);
 }

@@ -11,8 +11,8 @@
 struct run_result {
 	uint64_t messages, received; /* ours; those of a peer that sends to us */
 	uint64_t reads, windows;     /* of PERF_MIXED; asked for and had */
-	uint64_t refused;            /* compare-and-swaps that found another value */
-	uint64_t verified;           /* bytes compared */
+	uint64_t refused;  /* compare-and-swaps that found another value; windows asked for again */
+	uint64_t verified; /* bytes compared */
 	double seconds;
 	double peak;  /* messages/s in the best interval of METER_INTERVAL */
 	bool latency; /* times is filled in */

@@ -68,23 +68,31 @@ static void finish(struct turn *turn, const struct session *session)
 
 static bool turn_once(struct turn *turn, struct peer *peer)
 {
+	enum export_answer answer = EXPORT_ANSWER_WINDOW;
 	struct session *session = peer->session;
-	NDK_RESULT_EX result;
 	uint64_t before = run_now();
-	NTSTATUS status = begin(turn, peer);
+	NDK_RESULT_EX result;
 	ULONG count;
 
-	if (!NT_SUCCESS(status))
-		return session_complain("posting", status);
-	if (!session_results(session, &result, 1, &count))
-		return over();
-	latency_add(&turn->result->times, run_now() - before);
-	if (!post_completed(&result))
+	do {
+		NTSTATUS status = begin(turn, peer);
+
+		if (!NT_SUCCESS(status))
+			return session_complain("posting", status);
+		if (!session_results(session, &result, 1, &count))
+			return over();
+		if (!post_completed(&result))
+			return false;
+		if (result.Type & NdkOperationTypeReceive)
+			answer = export_answer(&result);
+		turn->result->refused += answer == EXPORT_ANSWER_AGAIN;
+	} while (answer == EXPORT_ANSWER_AGAIN);
+	if (answer == EXPORT_ANSWER_FAILED)
 		return false;
+	latency_add(&turn->result->times, run_now() - before);
 	finish(turn, session);
-	if (turn->verify)
-		return verify_completed(turn->verify, (uint32_t)(uintptr_t)result.RequestContext);
-	return !(result.Type & NdkOperationTypeReceive) || export_answer(&result);
+	return !turn->verify ||
+	       verify_completed(turn->verify, (uint32_t)(uintptr_t)result.RequestContext);
 }
 
 bool turn_measure(struct way *way, const struct perf_options *options, struct verify *verify,
