@@ -208,6 +208,7 @@ void close_graces(struct control *control)
 			control->graces[kept++] = control->graces[i];
 	}
 	control->grace_count = kept;
+	control->segments_to_unmap = segment_collect(control->memory);
 	if (control->regions_to_close)
 		retry_closing_regions(control);
 }

@@ -294,13 +294,13 @@ int32_t connection_resolve(struct control *control, struct object *connector)
 		return NT_PENDING;
 	if (c->state == CONNECTOR_RESOLVING) {
 		control->resolving--;
-		c->state = CONNECTOR_CLOSED;
+		c->state = CONNECTOR_FAILED;
 	}
 	if (!error)
 		error = connection_request(control, connector, &path);
 	if (!error)
 		return NT_PENDING;
-	c->state = CONNECTOR_CLOSED;
+	c->state = CONNECTOR_FAILED;
 	return resolve_status(error == -EAGAIN ? -EHOSTUNREACH : error);
 }
 
@@ -376,6 +376,7 @@ static void on_rejected(struct control *control, struct object *connector,
 
 	c->state = CONNECTOR_DISCONNECTED;
 	if (was == CONNECTOR_CONNECTING) {
+		c->state = CONNECTOR_FAILED;
 		reply.status = NT_CONNECTION_REFUSED;
 		fill_connection(control, connector, event->parameters, &reply.connection);
 		connector->pending_id = 0;
@@ -404,7 +405,9 @@ static void on_disconnected(struct control *control, struct object *connector)
 
 static void on_unreachable(struct control *control, struct object *connector)
 {
-	connector->connector.state = CONNECTOR_DISCONNECTED;
+	struct connector *c = &connector->connector;
+
+	c->state = c->state == CONNECTOR_CONNECTING ? CONNECTOR_FAILED : CONNECTOR_DISCONNECTED;
 	reply_pending(control, connector, NT_IO_TIMEOUT);
 	flush_qp(control, connector, COMMAND_IGNORE);
 }

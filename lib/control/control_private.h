@@ -95,6 +95,7 @@ struct control {
 	uint32_t *graces; /* object indices that wait for object.grace */
 	uint32_t grace_count;
 	uint32_t regions_to_close; /* closes that met bound windows */
+	bool segments_to_unmap;    /* detached, wait for their grace period */
 	uint32_t resolving;        /* connectors in CONNECTOR_RESOLVING */
 	struct waiting_request *first_waiting, *retried;
 	uint32_t waiting;

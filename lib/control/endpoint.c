@@ -80,7 +80,7 @@ void endpoint_release(struct control *control, struct object *object)
 static bool is_alive(const struct connector *c)
 {
 	return c->state != CONNECTOR_IDLE && c->state != CONNECTOR_DISCONNECTED &&
-	       c->state != CONNECTOR_CLOSED;
+	       c->state != CONNECTOR_CLOSED && c->state != CONNECTOR_FAILED;
 }
 
 bool endpoint_has_peer(struct control *control, const struct object *endpoint,

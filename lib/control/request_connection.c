@@ -217,6 +217,31 @@ static void give_local_back(struct control *control, struct object *connector)
 		close_continue(control, endpoint);
 }
 
+/*
+ * NdkConnect remarks: refusals, silence and peers that cannot be reached may be tried again. Queue
+ * pair and address were the connector's until here.
+ */
+static bool may_connect(struct control *control, struct object *connector)
+{
+	struct connector *c = &connector->connector;
+
+	if (connector->pending_id || (c->state != CONNECTOR_IDLE && c->state != CONNECTOR_FAILED))
+		return false;
+	if (c->state == CONNECTOR_IDLE)
+		return true;
+	if (c->connection) {
+		control->connection_object[c->connection] = 0;
+		cm_release(control->cm, c->connection, control->now);
+		c->connection = 0;
+	}
+	if (connector->needs[CONNECTOR_NEEDS_QP])
+		give_qp_back(control, connector);
+	if (!c->datagram)
+		give_local_back(control, connector);
+	c->state = CONNECTOR_IDLE;
+	return true;
+}
+
 int32_t request_connect(struct control *control, uint32_t session,
 			const struct shm_request *request, struct shm_reply *reply)
 {
@@ -229,10 +254,11 @@ int32_t request_connect(struct control *control, uint32_t session,
 	if (!connector)
 		return NT_INVALID_HANDLE;
 	c = &connector->connector;
-	if (c->state != CONNECTOR_IDLE || connector->pending_id)
+	if (!may_connect(control, connector))
 		return NT_CONNECTION_ACTIVE;
 	if (!keep_private_data(c, want, 56))
 		return NT_INVALID_BUFFER_SIZE;
+	c->datagram = 0;
 	status = take_local(control, session, connector, want);
 	if (status != NT_SUCCESS_STATUS)
 		return status;
@@ -273,7 +299,7 @@ int32_t request_resolve_datagram(struct control *control, uint32_t session,
 	if (!connector)
 		return NT_INVALID_HANDLE;
 	c = &connector->connector;
-	if (c->state != CONNECTOR_IDLE || connector->pending_id)
+	if (!may_connect(control, connector))
 		return NT_CONNECTION_ACTIVE;
 	if (net_find_address(control->net, want->local.gid) < 0)
 		return NT_INVALID_ADDRESS;

@@ -13,6 +13,8 @@
 #define MR_FLAGS \
 	(MR_LOCAL_WRITE | MR_REMOTE_READ | MR_REMOTE_WRITE | MR_READ_SINK | MR_REMOTE_ATOMIC)
 
+_Static_assert(LOGICAL_OFFSET_BITS == SHM_LOGICAL_OFFSET_BITS, "logical addresses");
+
 static int32_t status_of(int error)
 {
 	switch (error) {
@@ -203,7 +205,5 @@ int32_t request_segment_drop(struct control *control, uint32_t session,
 	segment = segment_find(control->memory, session, request->segment_drop.cookie);
 	if (!segment)
 		return NT_INVALID_PARAMETER;
-	/* Without regions, all of whose deregistrations had their grace, nobody is in it any more.
-	 */
 	return status_of(segment_detach(control->memory, segment));
 }

@@ -209,6 +209,7 @@ static void fill_limits(const struct control *control, struct shm_limits *limits
 		.max_callee_data = 148,
 		.adapter_flags = 0x1 | 0x2 | 0x8 | 0x100, /* in-order, no read sink needed, several
 							     engines, CQs can be resized */
+		.privileged_token = memory_privileged_token(control->memory),
 	};
 }
 

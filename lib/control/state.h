@@ -53,6 +53,7 @@ enum connector_state {
 	CONNECTOR_DISCONNECTING, /* our DREQ is out */
 	CONNECTOR_DISCONNECTED,  /* peer gone, client not yet done */
 	CONNECTOR_CLOSED,        /* nothing left to do for the CM */
+	CONNECTOR_FAILED,        /* active: refused, or nobody there; may be tried again */
 };
 
 /* What a connector may need: slots of object.needs. */

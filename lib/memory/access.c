@@ -2,6 +2,9 @@
 /* The check that every packet's and every SGE's access to client memory passes. */
 #include "memory/memory_private.h"
 
+static enum access_reason access_privileged(const struct memory *memory, const struct accessor *who,
+					    uint32_t token, uint64_t address, uint64_t length,
+					    uint32_t rights, struct access *access);
 static enum access_reason check_token(const struct accessor *who, const struct token_slot *slot,
 				      uint64_t meta, uint64_t address, uint64_t length,
 				      uint32_t rights);
@@ -17,7 +20,7 @@ enum access_reason memory_access(const struct memory *memory, const struct acces
 	uint64_t meta;
 
 	if (index == 0)
-		return ACCESS_UNKNOWN;
+		return access_privileged(memory, who, token, address, length, rights, access);
 	/* Pairs with the release store that made it VALID: the fields below are whole. */
 	meta = __atomic_load_n(&slot->meta, __ATOMIC_ACQUIRE);
 	if ((uint32_t)meta != token)
@@ -58,5 +61,35 @@ static enum access_reason check_token(const struct accessor *who, const struct t
 		return ACCESS_RANGE;
 	if ((rights & RIGHT_REMOTE_ATOMIC) && address % 8)
 		return ACCESS_ALIGNMENT;
+	return ACCESS_OK;
+}
+
+/*
+ * NdkGetPrivilegedMemoryRegionToken: local read and write of the session's own memfds by logical
+ * address, without a region; nothing to a peer. Of the same cost as a token that is unknown.
+ */
+static enum access_reason access_privileged(const struct memory *memory, const struct accessor *who,
+					    uint32_t token, uint64_t address, uint64_t length,
+					    uint32_t rights, struct access *access)
+{
+	const uint64_t index = address >> LOGICAL_OFFSET_BITS;
+	const uint64_t offset = address & ((1ull << LOGICAL_OFFSET_BITS) - 1);
+	const struct segment *segment;
+	const struct mapping *mapping;
+
+	if ((rights & RIGHTS_REMOTE) || token != memory_privileged_token(memory))
+		return ACCESS_UNKNOWN;
+	if (index == 0 || index >= memory->segment_count)
+		return ACCESS_RANGE;
+	segment = &memory->segments[index];
+	/* Pairs with segment_detach() and session_release(), which unmap a grace period later. */
+	if (__atomic_load_n(&segment->state, __ATOMIC_SEQ_CST) != OBJECT_CREATED ||
+	    segment->session != who->session || !range_within(0, segment->size, offset, length))
+		return ACCESS_RANGE;
+	mapping = &memory->mappings[index];
+	if (mapping->base == NULL || __atomic_load_n(mapping->poisoned, __ATOMIC_RELAXED))
+		return ACCESS_POISONED;
+	*access =
+		(struct access){ .pointer = mapping->base + offset, .poisoned = mapping->poisoned };
 	return ACCESS_OK;
 }

@@ -52,6 +52,7 @@ static void find_tables(struct memory *memory, struct arena *arena)
 	memory->lease = (uint32_t)((1ull << 32) / tokens / LEASES_PER_CYCLE);
 	for (int i = 0; i < PERM_ROUNDS; i++)
 		memory->key[i] = arena->header->token_key[i];
+	memory->privileged_token = token_next(memory, 0);
 }
 
 /*
@@ -67,6 +68,14 @@ static void rebuild_fast_register(struct memory *memory, struct region *region)
 		region->segment = 0;
 	if (state == TOKEN_INVALID || state == TOKEN_REVOKED)
 		*local = token_meta_to(*local & ~(0xffull << 48), state);
+}
+
+/* What its process was about to unmap is gone with it. */
+static void rebuild_segments(struct memory *memory)
+{
+	for (uint32_t i = 1; i < memory->segment_count; i++)
+		if (memory->segments[i].state == OBJECT_CLOSING && memory->segments[i].regions == 0)
+			memory->segments[i].state = OBJECT_FREE;
 }
 
 static void rebuild_regions(struct memory *memory)
@@ -149,6 +158,7 @@ int memory_create(struct memory **result, struct arena *arena, unsigned int read
 		if (rc)
 			goto destroy_grace;
 		rebuild_regions(memory);
+		rebuild_segments(memory);
 		rebuild_windows(memory);
 	}
 	*result = memory;

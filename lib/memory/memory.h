@@ -188,11 +188,20 @@ static inline bool range_within(uint64_t base, uint64_t size, uint64_t address, 
 struct access {
 	uint8_t *pointer;
 	const uint32_t *poisoned;
-	uint32_t slot;
+	uint32_t slot; /* 0: the privileged token's */
 };
 enum access_reason memory_access(const struct memory *memory, const struct accessor *who,
 				 uint32_t token, uint64_t address, uint64_t length, uint32_t rights,
 				 struct access *access);
+
+/*
+ * The token with which an SGE names bytes by logical address: a segment's index above
+ * LOGICAL_OFFSET_BITS, the offset in the segment below. Good for local read and write in all
+ * segments of the session that asks, in all its domains; unknown to peers. The same for the life of
+ * the arena; never 0 and never another token.
+ */
+#define LOGICAL_OFFSET_BITS 40u
+uint32_t memory_privileged_token(const struct memory *memory);
 
 /* --- in a worker's send queue ------------------------------------------------- */
 
@@ -265,8 +274,13 @@ int segment_attach(struct memory *memory, uint32_t session, uint64_t cookie, int
 		   uint32_t *segment);
 /* Before workers run: maps an adopted segment's memfd again. -ESTALE: it is too small. */
 int segment_adopt(struct memory *memory, uint32_t segment, int fd);
-/* Unmaps. -EBUSY while regions are registered in it. */
+/*
+ * Lets it go: nobody finds it any more, and segment_collect() unmaps it. -EBUSY while regions are
+ * registered in it.
+ */
 int segment_detach(struct memory *memory, uint32_t segment);
+/* Unmaps what was detached a grace period ago. Returns whether some still wait for that. */
+bool segment_collect(struct memory *memory);
 uint32_t segment_find(const struct memory *memory, uint32_t session, uint64_t cookie); /* 0: none */
 
 int pd_create(struct memory *memory, uint32_t session, uint32_t *pd);

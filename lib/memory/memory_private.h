@@ -28,6 +28,7 @@ struct mapping {
 	size_t length;
 	int fd;
 	int fault_range; /* of fault_range_add() */
+	uint64_t grace;  /* not 0: detached, see segment_collect() */
 };
 
 struct memory {
@@ -37,6 +38,7 @@ struct memory {
 	uint64_t *token_cache;    /* of decryptions, see token_decrypt() */
 	uint32_t slot_mask;
 	uint16_t key[PERM_ROUNDS];
+	uint32_t privileged_token;
 
 	/* Read by binds and revocations. */
 	struct region *regions;
@@ -65,6 +67,7 @@ struct memory {
 	uint32_t next_window;
 	uint32_t next_segment;
 	uint32_t next_pd;
+	bool detaching; /* some segment has a grace */
 };
 
 /* --- the token word --------------------------------------------------------------- */

@@ -99,6 +99,7 @@ void segment_unmap(struct memory *memory, uint32_t segment)
 {
 	struct mapping *mapping = &memory->mappings[segment];
 
+	mapping->grace = 0;
 	if (mapping->base == NULL)
 		return;
 	fault_range_remove(mapping->fault_range);
@@ -163,16 +164,38 @@ int segment_detach(struct memory *memory, uint32_t segment)
 {
 	struct segment *record = &memory->segments[segment];
 
-	if (!object_index_good(segment, memory->segment_count) || record->state == OBJECT_FREE)
+	if (!object_index_good(segment, memory->segment_count) || record->state != OBJECT_CREATED)
 		return -EINVAL;
 	__atomic_store_n(&record->state, OBJECT_CLOSING, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&record->regions, __ATOMIC_SEQ_CST) != 0) {
 		__atomic_store_n(&record->state, OBJECT_CREATED, __ATOMIC_SEQ_CST);
 		return -EBUSY;
 	}
-	segment_unmap(memory, segment);
-	__atomic_store_n(&record->state, OBJECT_FREE, __ATOMIC_RELEASE);
+	/* Without regions only the privileged token leads into it. */
+	memory->mappings[segment].grace = memory_grace_start(memory);
+	memory->detaching = true;
+	segment_collect(memory);
 	return 0;
+}
+
+bool segment_collect(struct memory *memory)
+{
+	bool detaching = false;
+
+	for (uint32_t i = 1; memory->detaching && i < table_used(memory, ARENA_SEGMENTS); i++) {
+		struct mapping *mapping = &memory->mappings[i];
+
+		if (mapping->grace == 0)
+			continue;
+		if (!memory_grace_done(memory, mapping->grace)) {
+			detaching = true;
+			continue;
+		}
+		segment_unmap(memory, i);
+		__atomic_store_n(&memory->segments[i].state, OBJECT_FREE, __ATOMIC_RELEASE);
+	}
+	memory->detaching = detaching;
+	return detaching;
 }
 
 uint32_t segment_find(const struct memory *memory, uint32_t session, uint64_t cookie)
@@ -180,7 +203,7 @@ uint32_t segment_find(const struct memory *memory, uint32_t session, uint64_t co
 	for (uint32_t i = 1; i < memory->segment_count; i++) {
 		const struct segment *record = &memory->segments[i];
 
-		if (record->state != OBJECT_FREE && record->session == session &&
+		if (record->state == OBJECT_CREATED && record->session == session &&
 		    record->cookie == cookie)
 			return i;
 	}

@@ -3,7 +3,7 @@
 #include "memory/memory_private.h"
 
 /*
- * Regions and windows close before the tokens are revoked: a bind that claims a token
+ * Regions, windows and segments close before the tokens are revoked: a bind that claims a token
  * after we have passed it finds its region closing.
  */
 void session_release(struct memory *memory, uint32_t session, uint64_t *grace)
@@ -19,6 +19,12 @@ void session_release(struct memory *memory, uint32_t session, uint64_t *grace)
 
 		if (window->session == session && window->state != OBJECT_FREE)
 			__atomic_store_n(&window->state, OBJECT_CLOSING, __ATOMIC_SEQ_CST);
+	}
+	for (uint32_t i = 1; i < table_used(memory, ARENA_SEGMENTS); i++) {
+		struct segment *segment = &memory->segments[i];
+
+		if (segment->session == session && segment->state != OBJECT_FREE)
+			__atomic_store_n(&segment->state, OBJECT_CLOSING, __ATOMIC_SEQ_CST);
 	}
 	if (session < memory->sessions)
 		for (uint32_t i = memory->session_first[session]; i; i = memory->slots[i].next)

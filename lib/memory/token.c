@@ -29,6 +29,12 @@ uint32_t token_next(const struct memory *memory, uint32_t slot)
 	return token;
 }
 
+/* What decrypts to slot 0 is nobody's token. */
+uint32_t memory_privileged_token(const struct memory *memory)
+{
+	return memory->privileged_token;
+}
+
 /* --- the queue of free slots ------------------------------------------------------ */
 
 static void push_free(struct memory *memory, uint32_t index)

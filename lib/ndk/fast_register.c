@@ -2,8 +2,9 @@
 /*
  * Fast-register regions: logical addresses, and registration in queue order.
  *
- * A logical address names a page of a memfd: the daemon's number of it above, the offset in bytes
- * below. The daemon registers one range of one memfd, so the pages must follow each other.
+ * A logical address names a byte of a memfd: the daemon's number of it above, the offset below.
+ * The daemon registers one range of one memfd, so the pages must follow each other. An SGE with the
+ * privileged token takes such an address as it is.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "ndk/queue.h"
 
 #define PAGE        4096u /* NDKPI's PAGE_SIZE: what AdapterPageCount counts */
-#define OFFSET_BITS 40u
+#define OFFSET_BITS SHM_LOGICAL_OFFSET_BITS
 #define ORDER_FLAGS (NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER)
 #define RIGHTS_FLAGS                                                      \
 	(NDK_OP_FLAG_ALLOW_REMOTE_READ | NDK_OP_FLAG_ALLOW_REMOTE_WRITE | \
@@ -117,6 +118,8 @@ NTSTATUS lam_create(NDK_ADAPTER *ndk, MDL *mdl, SIZE_T length, NDK_FN_REQUEST_CO
 	status = memory_of_mdl(mdl, length, &memory);
 	if (status != STATUS_SUCCESS)
 		return status;
+	if (memory->offset + length > 1ull << OFFSET_BITS)
+		return STATUS_INVALID_PARAMETER;
 	build = (struct lam_build){ lam, size, fbo, memory->cookie, memory->offset, length };
 	*size = lam_size(pages_of(build.offset, length));
 	if (!lam || room < *size)

@@ -509,6 +509,11 @@ typedef NTSTATUS (*NDK_FN_CREATE_QP_WITH_SRQ)(NDK_PD *pNdkPd, NDK_CQ *pReceiveCq
 					      ULONG MaxInitiatorRequestSge, ULONG InlineDataSize,
 					      NDK_FN_CREATE_COMPLETION CreateCompletion,
 					      PVOID RequestContext, NDK_QP **ppNdkQp);
+/*
+ * The token with which an SGE's LogicalAddress is one of NdkBuildLAM: local read and write of the
+ * memory behind it without a region, sinks of reads included; of no use to a peer. Any byte from
+ * the mapping's first page on, NdkReleaseLAM or not, until OrielFreeMemory().
+ */
 typedef void (*NDK_FN_GET_PRIVILEGED_MEMORY_REGION_TOKEN)(NDK_PD *pNdkPd, UINT32 *pToken);
 
 /*

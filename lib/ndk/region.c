@@ -31,7 +31,7 @@ NTSTATUS pd_create(NDK_ADAPTER *ndk, NDK_FN_CREATE_COMPLETION completion, PVOID 
 
 static void pd_privileged_token(NDK_PD *pd, UINT32 *token)
 {
-	*token = 0; /* never valid: there is none yet */
+	*token = object_of(&pd->Header)->adapter->session->limits.privileged_token;
 }
 
 /* --- regions -------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_LAYOUT_VERSION 2u
+#define SHM_LAYOUT_VERSION 3u
 #define SHM_MAGIC_SESSION  0x4f52534eu /* "ORSN" */
 #define SHM_MAGIC_QP       0x4f525150u /* "ORQP" */
 #define SHM_MAGIC_CQ       0x4f524351u /* "ORCQ" */
@@ -306,6 +306,12 @@ struct shm_registered { /* REGISTER_MR, INIT_FRMR */
 	uint32_t remote_token; /* 0 when the region has no remote right */
 };
 
+/*
+ * A logical address: a segment of the session above, the offset in it below. SGEs with the
+ * privileged token have one.
+ */
+#define SHM_LOGICAL_OFFSET_BITS 40u
+
 struct shm_segment {      /* FIND_SEGMENT */
 	uint32_t segment; /* below 2^20 */
 	uint32_t reserved;
@@ -422,7 +428,7 @@ struct shm_limits {
 	uint32_t max_caller_data;
 	uint32_t max_callee_data;
 	uint32_t adapter_flags;
-	uint32_t reserved;
+	uint32_t privileged_token; /* in an SGE: its address is a logical one */
 };
 
 struct shm_session {

@@ -10,9 +10,10 @@
 
 #include "common/sync.h"
 
-static const struct scene *const all_scenes[] = { srq_scenes,     datagram_scenes, uc_scenes,
-						  service_scenes, fast_scenes,     connect_scenes,
-						  window_scenes,  qp_scenes,       cq_scenes };
+static const struct scene *const all_scenes[] = { srq_scenes,       datagram_scenes, uc_scenes,
+						  service_scenes,   fast_scenes,     connect_scenes,
+						  connector_scenes, mw_scenes,       life_scenes,
+						  window_scenes,    qp_scenes,       cq_scenes };
 
 /* --- statuses and completions ------------------------------------------------------------- */
 
@@ -208,6 +209,7 @@ static void open_end(struct end *end, const char *name, const char *socket, cons
 	struct sync sync;
 
 	end->name = name;
+	end->socket = socket;
 	DEMAND(parse_address(address, &end->address), "%s", address);
 	SUCCEEDS(OrielOpenAdapter(&parameters, &end->adapter));
 	SUCCEEDS(OrielAllocateMemory(MEMORY, 0, &end->mdl));

@@ -30,6 +30,7 @@
 /* A client's usual objects at one daemon. */
 struct end {
 	const char *name;
+	const char *socket;              /* the daemon's */
 	struct sockaddr_storage address; /* the daemon's */
 	NDK_ADAPTER *adapter;
 	NDK_PD *pd;
@@ -45,7 +46,8 @@ struct scene {
 };
 
 extern const struct scene srq_scenes[], datagram_scenes[], uc_scenes[], service_scenes[],
-	fast_scenes[], connect_scenes[], window_scenes[], qp_scenes[], cq_scenes[];
+	fast_scenes[], connect_scenes[], window_scenes[], qp_scenes[], cq_scenes[], mw_scenes[],
+	connector_scenes[], life_scenes[];
 
 /* --- statuses and completions ------------------------------------------------------------- */
 

@@ -199,7 +199,141 @@ static void closes(struct end *a, struct end *b)
 	free(fast.lam);
 }
 
+/* --- the privileged token ------------------------------------------------------------------- */
+
+static NDK_SGE logical_sge(const struct fast *fast, struct end *b, ULONG page, ULONG offset,
+			   ULONG length)
+{
+	NDK_SGE sge = { .Length = length };
+
+	sge.LogicalAddress.QuadPart = fast->lam->AdapterPageArray[page].QuadPart + offset;
+	NdkGetPrivilegedMemoryRegionToken(b->pd, &sge.MemoryRegionToken);
+	return sge;
+}
+
+/* NdkGetPrivilegedMemoryRegionToken: local read and write of what a mapping names, no region. */
+static void privileged(struct end *a, struct end *b)
+{
+	NDK_SGE there = sge_at(a, 8192, 6000), here[2];
+	struct fast fast;
+
+	set_up(&fast, a, b);
+	for (ULONG i = 0; i < 6000; i++)
+		a->bytes[8192 + i] = (uint8_t)(i * 3u + 1u);
+	here[0] = logical_sge(&fast, b, 2, 100, 1000);
+	here[1] = logical_sge(&fast, b, 7, 0, 5000); /* more than a page: here they follow */
+	SUCCEEDS(NdkReceive(fast.to, NULL, here, 2));
+	SUCCEEDS(NdkSend(fast.from, NULL, &there, 1, 0));
+	result(a, STATUS_SUCCESS, "a send");
+	result(b, STATUS_SUCCESS, "its receive into logical addresses");
+	DEMAND(!memcmp(b->bytes + 2 * PAGE + 100, a->bytes + 8192, 1000), "the first piece");
+	DEMAND(!memcmp(b->bytes + 7 * PAGE, a->bytes + 9192, 5000), "the second piece");
+	SUCCEEDS(NdkWrite(fast.to, NULL, here, 2, (uintptr_t)a->bytes,
+			  NdkGetRemoteTokenFromMr(a->mr), 0));
+	result(b, STATUS_SUCCESS, "a write from logical addresses");
+	DEMAND(!memcmp(a->bytes, a->bytes + 8192, 6000), "what was written");
+	memset(b->bytes + 7 * PAGE, 0, 5000);
+	here[1].Length = 5000;
+	SUCCEEDS(NdkRead(fast.to, NULL, &here[1], 1, (uintptr_t)a->bytes + 9,
+			 NdkGetRemoteTokenFromMr(a->mr), 0));
+	result(b, STATUS_SUCCESS, "a read into logical addresses");
+	DEMAND(!memcmp(b->bytes + 7 * PAGE, a->bytes + 9, 5000), "what was read");
+	NdkReleaseLAM(b->adapter, fast.lam);
+	free(fast.lam);
+}
+
+static void privileged_fails(struct end *a, struct end *b, int64_t address, ULONG length,
+			     const char *what)
+{
+	NDK_QP *from = create_qp(a, NULL), *to = create_qp(b, NULL);
+	NDK_SGE sge = { .Length = length };
+
+	connect_qps(a, from, b, to);
+	sge.LogicalAddress.QuadPart = address;
+	NdkGetPrivilegedMemoryRegionToken(b->pd, &sge.MemoryRegionToken);
+	SUCCEEDS(NdkSend(to, NULL, &sge, 1, 0));
+	result(b, STATUS_ACCESS_VIOLATION, what);
+	/* The same from outside: to a peer it is no token at all. */
+	sge = sge_at(a, 0, 8);
+	from = create_qp(a, NULL);
+	to = create_qp(b, NULL);
+	connect_qps(a, from, b, to);
+	NdkGetPrivilegedMemoryRegionToken(b->pd, &sge.MemoryRegionToken);
+	SUCCEEDS(NdkRead(from, NULL,
+			 &(NDK_SGE){ .VirtualAddress = a->bytes,
+				     .Length = 8,
+				     .MemoryRegionToken = NdkGetLocalTokenFromMr(a->mr) },
+			 1, (UINT64)address, sge.MemoryRegionToken, 0));
+	result(a, STATUS_ACCESS_VIOLATION, "a peer's read by the privileged token");
+}
+
+/* It must never be usable by a peer, nor lead out of the memory that was mapped. */
+static void privileged_refused(struct end *a, struct end *b)
+{
+	int64_t first, behind;
+	struct fast fast;
+	NDK_SGE sge;
+
+	set_up(&fast, a, b);
+	first = fast.lam->AdapterPageArray[0].QuadPart;
+	behind = first + MEMORY;
+	privileged_fails(a, b, behind - 7, 8, "across the end of the memory");
+	privileged_fails(a, b, behind, 8, "behind the memory");
+	privileged_fails(a, b, 64, 8, "a small number");
+	privileged_fails(a, b, first + (1ll << 40), 8, "the next memory");
+	privileged_fails(a, b, -8, 16, "the end of all numbers");
+	sge = logical_sge(&fast, b, 0, 0, 8);
+	sge.MemoryRegionToken = NdkGetLocalTokenFromMr(b->mr);
+	SUCCEEDS(NdkSend(fast.to, NULL, &sge, 1, 0));
+	result(b, STATUS_ACCESS_VIOLATION, "a logical address with another token");
+	free(fast.lam);
+}
+
+/* OrielFreeMemory ends it: what is still queued fails, and nobody else is hurt. */
+static void privileged_freed(struct end *a, struct end *b)
+{
+	struct sync sync = sync_begin(b->adapter);
+	struct { /* a mapping of one page */
+		NDK_LOGICAL_ADDRESS_MAPPING lam;
+	} one;
+	ULONG size = sizeof(one), fbo;
+	struct fast fast;
+	NDK_SGE sge;
+	MDL *mdl;
+
+	set_up(&fast, a, b);
+	SUCCEEDS(OrielAllocateMemory(PAGE, 0, &mdl));
+	SUCCEEDS(sync_end(&sync, NdkBuildLAM(b->adapter, mdl, PAGE, sync_requested, &sync, &one.lam,
+					     &size, &fbo)));
+	sge = logical_sge(&fast, b, 0, 0, 64);
+	sge.LogicalAddress = one.lam.AdapterPageArray[0];
+	SUCCEEDS(NdkReceive(fast.from, NULL, NULL, 0));
+	SUCCEEDS(NdkReceive(fast.from, NULL,
+			    &(NDK_SGE){ .VirtualAddress = a->bytes,
+					.Length = 64,
+					.MemoryRegionToken = NdkGetLocalTokenFromMr(a->mr) },
+			    1));
+	SUCCEEDS(NdkSend(fast.to, NULL, NULL, 0, 0));
+	result(b, STATUS_SUCCESS, "a send of nothing");
+	result(a, STATUS_SUCCESS, "its receive");
+	SUCCEEDS(NdkSend(fast.to, NULL, &sge, 1, 0));
+	result(b, STATUS_SUCCESS, "a send from the page");
+	result(a, STATUS_SUCCESS, "its receive");
+	OrielFreeMemory(mdl);
+	no_result(b, "the daemon hears of it");
+	SUCCEEDS(NdkSend(fast.to, NULL, &sge, 1, 0));
+	result(b, STATUS_ACCESS_VIOLATION, "a send from memory that is gone");
+	free(fast.lam);
+}
+
 const struct scene fast_scenes[] = {
-	{ "fast-rounds", rounds }, { "fast-local", local },   { "fast-remote-end", remote_end },
-	{ "fast-rights", rights }, { "fast-closes", closes }, { NULL, NULL },
+	{ "privileged", privileged },
+	{ "privileged-refused", privileged_refused },
+	{ "privileged-freed", privileged_freed },
+	{ "fast-rounds", rounds },
+	{ "fast-local", local },
+	{ "fast-remote-end", remote_end },
+	{ "fast-rights", rights },
+	{ "fast-closes", closes },
+	{ NULL, NULL },
 };

@@ -3,124 +3,14 @@
 #include <string.h>
 
 #include "common/sync.h"
-#include "play.h"
-
-#define REGION 65536u
-#define READ   NDK_OP_FLAG_ALLOW_REMOTE_READ
-#define WRITE  NDK_OP_FLAG_ALLOW_REMOTE_WRITE
-#define BOTH   (READ | WRITE)
-
-/* b's `to` binds; a's `from` is its peer. The region has no remote right itself. */
-struct panes {
-	struct end *a, *b;
-	NDK_QP *from, *to;
-	NDK_MR *mr;
-	NDK_MW *mw;
-	uint8_t *base;
-};
-
-static void join(struct panes *p)
-{
-	p->from = create_qp(p->a, NULL);
-	p->to = create_qp(p->b, NULL);
-	connect_qps(p->a, p->from, p->b, p->to);
-}
-
-static NDK_MR *create_mr(struct end *end, BOOLEAN fast)
-{
-	struct sync sync = sync_begin(end->adapter);
-
-	SUCCEEDS(sync_end(&sync, NdkCreateMr(end->pd, fast, sync_created, &sync, NULL)));
-	return (NDK_MR *)sync.object;
-}
-
-/* The first bytes of the end's memory. */
-static NTSTATUS register_mr(struct end *end, NDK_MR *mr, ULONG flags)
-{
-	struct sync sync = sync_begin(end->adapter);
-
-	return sync_end(&sync, NdkRegisterMr(mr, end->mdl, REGION, flags, sync_requested, &sync));
-}
-
-static NTSTATUS deregister_mr(struct end *end, NDK_MR *mr)
-{
-	struct sync sync = sync_begin(end->adapter);
-
-	return sync_end(&sync, NdkDeregisterMr(mr, sync_requested, &sync));
-}
-
-static NDK_MW *create_mw(struct end *end, NDK_PD *pd)
-{
-	struct sync sync = sync_begin(end->adapter);
-
-	SUCCEEDS(sync_end(&sync, NdkCreateMw(pd, sync_created, &sync, NULL)));
-	return (NDK_MW *)sync.object;
-}
-
-static void set_up(struct panes *p, struct end *a, struct end *b)
-{
-	*p = (struct panes){ .a = a, .b = b, .base = b->bytes };
-	join(p);
-	p->mr = create_mr(b, FALSE);
-	SUCCEEDS(register_mr(b, p->mr, NDK_MR_FLAG_ALLOW_LOCAL_WRITE));
-	p->mw = create_mw(b, b->pd);
-	for (unsigned int i = 0; i < REGION; i++) {
-		a->bytes[i] = (uint8_t)(i * 7u + 1u);
-		p->base[i] = (uint8_t)(i * 13u + 5u);
-	}
-}
-
-static NTSTATUS bind_at(struct panes *p, uint64_t offset, SIZE_T length, ULONG flags)
-{
-	return NdkBind(p->to, NULL, p->mr, p->mw, p->base + offset, length, flags);
-}
-
-static UINT32 bound(struct panes *p, uint64_t offset, SIZE_T length, ULONG flags)
-{
-	SUCCEEDS(bind_at(p, offset, length, flags));
-	DEMAND(result(p->b, STATUS_SUCCESS, "a bind").Type == NdkOperationTypeBind, "not a bind");
-	return NdkGetRemoteTokenFromMw(p->mw);
-}
-
-static void invalidated(struct panes *p)
-{
-	SUCCEEDS(NdkInvalidate(p->to, NULL, &p->mw->Header, 0));
-	result(p->b, STATUS_SUCCESS, "an invalidate");
-}
-
-static void peer_writes(struct panes *p, UINT32 token, uint64_t offset, ULONG length,
-			NTSTATUS status, const char *what)
-{
-	NDK_SGE sge = sge_at(p->a, 0, length);
-
-	SUCCEEDS(NdkWrite(p->from, NULL, &sge, 1, (uintptr_t)p->base + offset, token, 0));
-	result(p->a, status, what);
-	if (NT_SUCCESS(status))
-		DEMAND(!memcmp(p->base + offset, p->a->bytes, length), "%s: other bytes", what);
-	else
-		join(p); /* the connection is over */
-}
-
-static void peer_reads(struct panes *p, UINT32 token, uint64_t offset, ULONG length,
-		       NTSTATUS status, const char *what)
-{
-	NDK_SGE sge = sge_at(p->a, 2 * REGION, length);
-
-	SUCCEEDS(NdkRead(p->from, NULL, &sge, 1, (uintptr_t)p->base + offset, token, 0));
-	result(p->a, status, what);
-	if (NT_SUCCESS(status))
-		DEMAND(!memcmp(p->base + offset, p->a->bytes + 2 * REGION, length),
-		       "%s: other bytes", what);
-	else
-		join(p);
-}
+#include "panes.h"
 
 /* Each combination of rights lets the peer do just that, whatever the region itself allows. */
 static void rights(struct end *a, struct end *b)
 {
 	struct panes p;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	for (unsigned int i = 0; i < 4; i++) {
 		const ULONG flags = (i & 1 ? READ : 0) | (i & 2 ? WRITE : 0);
 		UINT32 token = bound(&p, 0, REGION, flags);
@@ -139,7 +29,7 @@ static void edges(struct end *a, struct end *b)
 	struct panes p;
 	UINT32 token;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	token = bound(&p, 100, 5000, BOTH);
 	peer_writes(&p, token, 100, 5000, STATUS_SUCCESS, "all of it");
 	peer_reads(&p, token, 100, 1, STATUS_SUCCESS, "its first byte");
@@ -181,7 +71,7 @@ static void refusals(struct end *a, struct end *b)
 	NDK_MR *other;
 	NDK_MW *foreign;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	refused(&p, bind_at(&p, 0, 0, READ), STATUS_INVALID_PARAMETER, "no length");
 	refused(&p, bind_at(&p, 0, REGION + 1, READ), STATUS_INVALID_PARAMETER, "beyond the end");
 	refused(&p, bind_at(&p, REGION, 1, READ), STATUS_INVALID_PARAMETER, "behind the end");
@@ -221,7 +111,7 @@ static void tokens(struct end *a, struct end *b)
 	UINT32 token[ROUNDS], steps = 0;
 	struct panes p;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	for (unsigned int i = 0; i < ROUNDS; i++) {
 		token[i] = bound(&p, 0, 4096, BOTH);
 		DEMAND(token[i] != 0, "a token of 0");
@@ -246,9 +136,9 @@ static void not_yet(struct end *a, struct end *b)
 	struct panes p, second;
 	UINT32 token;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	second = p;
-	join(&second);
+	panes_join(&second);
 	SUCCEEDS(bind_at(&p, 0, 4096, BOTH | NDK_OP_FLAG_DEFER));
 	token = NdkGetRemoteTokenFromMw(p.mw);
 	DEMAND(token, "no token");
@@ -272,7 +162,7 @@ static void overlaps(struct end *a, struct end *b)
 	UINT32 token[WINDOWS];
 	struct panes p;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	for (unsigned int i = 0; i < WINDOWS; i++) {
 		p.mw = mw[i] = create_mw(b, b->pd);
 		token[i] = bound(&p, i * 64, 4096, i % 2 ? READ : WRITE);
@@ -303,7 +193,7 @@ static void told(struct end *a, struct end *b)
 {
 	struct panes p;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	for (unsigned int round = 0; round < 500; round++) {
 		NDK_SGE note = sge_at(a, 3 * REGION, sizeof(struct told));
 		struct told tell = { .address = (uintptr_t)p.base + round };
@@ -333,7 +223,7 @@ static void silent(struct end *a, struct end *b)
 	struct panes p;
 	NDK_SGE note;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	SUCCEEDS(bind_at(&p, 0, 16, BOTH | NDK_OP_FLAG_SILENT_SUCCESS));
 	SUCCEEDS(NdkInvalidate(p.to, NULL, &p.mw->Header, NDK_OP_FLAG_SILENT_SUCCESS));
 	SUCCEEDS(bind_at(&p, 0, 16, BOTH | NDK_OP_FLAG_SILENT_SUCCESS));
@@ -356,7 +246,7 @@ static void region_busy(struct end *a, struct end *b)
 	struct panes p;
 	UINT32 token;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	token = bound(&p, 0, 4096, BOTH);
 	expect_status(deregister_mr(b, p.mr), STATUS_DEVICE_BUSY, "with a window");
 	peer_writes(&p, token, 0, 16, STATUS_SUCCESS, "a write");
@@ -380,7 +270,7 @@ static void ended_by_peer(struct end *a, struct end *b)
 	struct panes p;
 	UINT32 token;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	token = bound(&p, 0, 4096, BOTH);
 	SUCCEEDS(NdkReceive(p.to, NULL, NULL, 0));
 	SUCCEEDS(NdkSendAndInvalidate(p.from, NULL, NULL, 0, 0, token));
@@ -396,7 +286,7 @@ static void ended_by_peer(struct end *a, struct end *b)
 	SUCCEEDS(NdkSendAndInvalidate(p.from, NULL, NULL, 0, 0, NdkGetRemoteTokenFromMr(b->mr)));
 	DEMAND(!NT_SUCCESS(any_result(a, "the send").Status), "a region was ended by its peer");
 	DEMAND(!NT_SUCCESS(any_result(b, "its receive").Status), "a region was ended by its peer");
-	join(&p);
+	panes_join(&p);
 	peer_reads(&p, NdkGetRemoteTokenFromMr(b->mr), 0, 16, STATUS_SUCCESS, "the region");
 }
 
@@ -406,9 +296,9 @@ static void tied(struct end *a, struct end *b)
 	struct panes p, second;
 	UINT32 token;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	second = p;
-	join(&second);
+	panes_join(&second);
 	token = bound(&p, 0, 4096, BOTH);
 	peer_writes(&second, token, 0, 16, STATUS_SUCCESS, "by another queue pair");
 	invalidated(&p);
@@ -425,7 +315,7 @@ static void moves(struct end *a, struct end *b)
 	struct panes p;
 	UINT32 first, second;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	first = bound(&p, 0, 4096, BOTH);
 	other = create_mr(b, FALSE);
 	SUCCEEDS(register_mr(b, other, NDK_MR_FLAG_ALLOW_LOCAL_WRITE));
@@ -449,7 +339,7 @@ static void in_use(struct end *a, struct end *b)
 	unsigned int cut = 0;
 	struct panes p;
 
-	set_up(&p, a, b);
+	panes_set_up(&p, a, b);
 	for (unsigned int round = 0; round < 30; round++) {
 		NDK_SGE sge = sge_at(a, round * 4096, REGION);
 		UINT32 token = bound(&p, 0, REGION, BOTH);
@@ -473,7 +363,7 @@ static void in_use(struct end *a, struct end *b)
 		DEMAND(!memcmp(then, p.base, REGION), "round %u: written after its end", round);
 		if (!NT_SUCCESS(last)) {
 			cut++;
-			join(&p);
+			panes_join(&p);
 		}
 	}
 	printf("%u of 30 streams were cut\n", cut);

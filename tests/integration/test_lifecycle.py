@@ -22,7 +22,7 @@ access = read,write,atomic
 HELLO = struct.Struct("<IIIHH32s")
 WELCOME = struct.Struct("<IIIiHHIIIQ128s")
 MAGIC = 0x4F52484C
-LAYOUT = 2  # SHM_LAYOUT_VERSION
+LAYOUT = 3  # SHM_LAYOUT_VERSION
 
 
 def daemon(name="a", **options):

@@ -93,7 +93,8 @@ static void fill_session(struct fake *fake)
 					       .max_cq_depth = 4096,
 					       .max_caller_data = 56,
 					       .max_callee_data = 148,
-					       .adapter_flags = 0xb };
+					       .adapter_flags = 0xb,
+					       .privileged_token = 0x0badcafe };
 }
 
 static void *greet(void *argument)

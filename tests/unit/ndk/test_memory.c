@@ -198,14 +198,15 @@ Test(register, chains_must_be_contiguous)
 	OrielFreeMemory(second);
 }
 
-/* No logical addresses in SGEs: the privileged token is one that is never valid. */
-Test(region, the_privileged_token_is_none)
+/* NdkGetPrivilegedMemoryRegionToken: the daemon's, the same for every domain. */
+Test(region, the_privileged_token_is_the_daemons)
 {
-	UINT32 token = 1;
+	UINT32 token = 0;
 	struct rig rig;
 
 	rig_queues(&rig);
 	NdkGetPrivilegedMemoryRegionToken(rig.pd, &token);
-	cr_expect_eq(token, 0);
+	cr_expect_eq(token, rig.fake.session->limits.privileged_token);
+	cr_expect_neq(token, 0);
 	rig_close(&rig);
 }
