@@ -107,12 +107,12 @@ static bool run(struct bind *bind, double seconds)
 	uint64_t end;
 
 	meter_start(&meter, bind->options);
-	end = seconds > 0 ? meter.start + (uint64_t)(seconds * 1e9) : UINT64_MAX;
+	end = run_end(meter.start, seconds);
 	while (bind->done < most) {
 		uint64_t now = run_now();
 
 		meter_look(&meter, now, bind->done);
-		if (now >= end)
+		if (run_over(now, end))
 			most = bind->posted;
 		while (bind->posted < most && bind->posted - bind->done < bind->pairs)
 			if (!post_pair(bind, peers == 1 && bind->posted + 1 < most &&

@@ -43,7 +43,7 @@ static bool run(struct connect *connect, struct lane *lanes, uint32_t count,
 		uint64_t now = run_now();
 
 		meter_look(&meter, now, connect->ended);
-		if (now >= end)
+		if (run_over(now, end))
 			most = connect->begun;
 		for (uint32_t i = 0; i < count && connect->begun < most; i++) {
 			if (lanes[i].step != LANE_IDLE)

@@ -142,6 +142,7 @@ int main(int argc, char **argv)
 		fputs("Try oriel-perf --help\n", stderr);
 		return 2;
 	}
+	run_catch_interrupt();
 	way.opener = choose_opener(&options);
 	good = way_open(&way, &options) && run_all(&way, &options);
 	way_close(&way);

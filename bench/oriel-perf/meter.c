@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The live line on a terminal, and the best interval of a measurement. */
+#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,6 +15,30 @@ uint64_t run_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+uint64_t run_end(uint64_t start, double seconds)
+{
+	return seconds > 0 ? start + (uint64_t)(seconds * 1e9) : UINT64_MAX;
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+	interrupted = 1;
+}
+
+void run_catch_interrupt(void)
+{
+	struct sigaction action = { .sa_handler = on_interrupt, .sa_flags = SA_RESETHAND };
+
+	sigaction(SIGINT, &action, NULL);
+}
+
+bool run_over(uint64_t now, uint64_t end)
+{
+	return interrupted || now >= end;
 }
 
 void meter_start(struct meter *meter, const struct perf_options *options)

@@ -40,7 +40,9 @@ void post_place(struct request *request, struct peer *peer, struct traffic *traf
 
 	request->remote = place * step;
 	if (!verify) {
-		request->local = request->remote % (memory - request->size + 1);
+		request->local = request->remote;
+		if (request->local > memory - request->size)
+			request->local %= memory - request->size + 1;
 		return;
 	}
 	slot = verify_posted(verify, place, request->operation == PERF_READ);

@@ -284,6 +284,7 @@ static bool take(struct rate *rate)
 /* What is under way comes in; a queue pair whose last was silent sends one more, aloud. */
 static void stop(struct rate *rate)
 {
+	rate->expected = 0;
 	for (uint32_t i = 0; i < rate->flow_count; i++) {
 		struct flow *flow = &rate->flows[i];
 
@@ -344,25 +345,24 @@ static void rate_close(struct rate *rate)
 	free(rate->ring);
 }
 
-static bool run(struct rate *rate, double seconds, bool meter)
+static bool run(struct rate *rate, double seconds)
 {
 	const struct perf_options *options = rate->options;
 	uint64_t quota = seconds > 0 ? UINT64_MAX : options->iterations;
+	bool stopped = false;
 	uint64_t end, now;
-	bool stopped = seconds <= 0;
 
 	for (uint32_t i = 0; i < rate->flow_count; i++) {
 		rate->flows[i].quota = quota;
 		make_ready(rate, &rate->flows[i]);
 	}
 	meter_start(&rate->meter, options);
-	rate->meter.live &= meter;
 	rate->start = rate->meter.start;
-	end = rate->start + (uint64_t)(seconds * 1e9);
-	while (!stopped || !all_done(rate)) {
+	end = run_end(rate->start, seconds);
+	while (!all_done(rate)) {
 		now = run_now();
 		meter_look(&rate->meter, now, rate->done + rate->received);
-		if (!stopped && now >= end) {
+		if (!stopped && run_over(now, end)) {
 			stopped = true;
 			stop(rate);
 		}
@@ -384,7 +384,7 @@ bool rate_measure(struct way *way, const struct perf_options *options, struct ve
 	rate.verify = verify;
 	if (options->operation == PERF_SEND && options->bidirectional)
 		rate.expected = options->iterations * rate.flow_count;
-	good = good && run(&rate, seconds, true);
+	good = good && run(&rate, seconds);
 	rate_close(&rate);
 	return good;
 }
@@ -398,7 +398,7 @@ bool rate_receive(struct way *way, const struct perf_options *options, struct ru
 	bool good = rate_open(&rate, way, options, result);
 
 	meter_start(&rate.meter, options);
-	while (good && (!expected || rate.received < expected)) {
+	while (good && (!expected || rate.received < expected) && !run_over(0, UINT64_MAX)) {
 		uint64_t before = rate.received;
 
 		meter_look(&rate.meter, run_now(), rate.received);

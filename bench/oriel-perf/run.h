@@ -33,7 +33,15 @@ struct verify;
  * differ, after a message.
  */
 bool run_measure(struct way *way, const struct perf_options *options, struct run_result *result);
-uint64_t run_now(void); /* ns */
+
+/* --- the clock, ns; meter.c --- */
+uint64_t run_now(void);
+/* When a run ends that began at `start`: by time, or with `seconds` 0 by its number of messages. */
+uint64_t run_end(uint64_t start, double seconds);
+/* Also when the user has had enough. */
+bool run_over(uint64_t now, uint64_t end);
+/* The first SIGINT ends a run, whose result is printed; the second ends the program. */
+void run_catch_interrupt(void);
 
 /* Bytes from one place in the other side's memory to the next, and how many places there are. */
 uint64_t run_step(const struct perf_options *options);

@@ -107,11 +107,11 @@ bool turn_measure(struct way *way, const struct perf_options *options, struct ve
 
 	good = traffic_open(&turn.traffic, options, run_places(way, options));
 	meter_start(&meter, options);
-	end = seconds > 0 ? meter.start + (uint64_t)(seconds * 1e9) : UINT64_MAX;
+	end = run_end(meter.start, seconds);
 	for (uint64_t n = 0; good && n < most; n++) {
 		uint64_t now = run_now();
 
-		if (now >= end)
+		if (run_over(now, end))
 			break;
 		meter_look(&meter, now, n);
 		good = turn_once(&turn, &way->session.peers[n % peers]);
@@ -181,7 +181,8 @@ static bool await(struct exchange *exchange, uint64_t number)
 		if (spins % SPINS)
 			continue;
 		OrielProgress(session->adapter);
-		if (opener->over && opener->over(exchange->way->context)) {
+		if ((opener->over && opener->over(exchange->way->context)) ||
+		    run_over(0, UINT64_MAX)) {
 			exchange->ended = true;
 			return true;
 		}
@@ -239,7 +240,7 @@ bool turn_exchange(struct way *way, const struct perf_options *options, struct r
 	end = options->iterations ? UINT64_MAX : meter.start + (uint64_t)(options->seconds * 1e9);
 	for (uint64_t n = 1; good && n <= most; n++) {
 		before = run_now();
-		if (before >= end && !options->server)
+		if (run_over(before, options->server ? UINT64_MAX : end))
 			break;
 		good = round_trip(&exchange, n);
 		if (exchange.ended)

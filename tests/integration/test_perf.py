@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 
 import rig
@@ -296,6 +297,18 @@ def live_line():
         expect_equal(b" messages/s, " in text, wanted, f"{flags}: {text!r}")
         if wanted:
             expect(b"\r\x1b[K" in text, f"the line is taken away: {text!r}")
+
+
+@test("SIGINT ends a run early; what was measured is printed all the same")
+def interrupt():
+    for operation in ("write", "read_lat", "bind", "connect"):
+        before = WORLD["b"].counts()["qps"]
+        process = Process("early", command(operation, "-D", 60, "--json"), environment())
+        until(lambda: WORLD["b"].counts()["qps"] > before, "its queue pair")
+        process.popen.send_signal(signal.SIGINT)
+        expect_equal(process.wait(), 0, f"{operation}: {process.log()}")
+        result = json.loads(process.log())["results"][0]
+        expect(result["seconds"] < 30, f"{operation}: {result}")
 
 
 # --- refusals ---------------------------------------------------------------------------------
