@@ -278,6 +278,15 @@ void model_compare(struct world *world)
 
 /* --- resolution ------------------------------------------------------------ */
 
+static uint32_t unlike(const uint8_t *a, const uint8_t *b, uint32_t length)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < length; i++)
+		count += a[i] != b[i];
+	return count;
+}
+
 static uint32_t count_differences(const struct host *host, const struct piece *area, uint32_t areas)
 {
 	uint32_t count = 0;
@@ -285,10 +294,8 @@ static uint32_t count_differences(const struct host *host, const struct piece *a
 	for (uint32_t i = 0; i < areas; i++) {
 		const uint8_t *a = host->bytes + area[i].offset, *b = host->model + area[i].offset;
 
-		if (memcmp(a, b, area[i].length) == 0)
-			continue;
-		for (uint32_t k = 0; k < area[i].length; k++)
-			count += a[k] != b[k];
+		if (memcmp(a, b, area[i].length) != 0)
+			count += unlike(a, b, area[i].length);
 	}
 	return count;
 }
@@ -299,17 +306,18 @@ static void undo_range(const struct host *host, const struct effect *effect, uin
 {
 	uint32_t at = 0;
 
-	for (uint32_t i = 0; i < effect->pieces; i++) {
+	for (uint32_t i = 0; i < effect->pieces && at < to; i++) {
 		const struct piece *piece = &effect->piece[i];
+		const uint32_t first = from > at ? from - at : 0;
+		const uint32_t end = piece->length < to - at ? piece->length : to - at;
 
-		for (uint32_t k = from > at ? from - at : 0; k < piece->length && at + k < to;
-		     k++) {
-			uint8_t *model = host->model + piece->offset + k;
-			const uint8_t truth = host->bytes[piece->offset + k];
+		if (first < end) {
+			uint8_t *model = host->model + piece->offset + first;
+			const uint8_t *truth = host->bytes + piece->offset + first;
 
-			*differences -= *model != truth;
-			*model = effect->old[at + k];
-			*differences += *model != truth;
+			*differences -= unlike(model, truth, end - first);
+			memcpy(model, effect->old + at + first, end - first);
+			*differences += unlike(model, truth, end - first);
 		}
 		at += piece->length;
 	}
