@@ -116,26 +116,28 @@ static struct op *dead_token(struct end *end)
 }
 
 /* A window of another pair's end at the same host. */
-static struct op *tied_token(struct end *end)
+static const struct sim_window *foreign_tied(const struct end *end)
 {
 	const struct world *world = end->pair->world;
-	struct op *op;
 
 	for (uint32_t i = 0; i < world->config.pairs; i++) {
 		const struct end *other = &world->pair[i].end[end->peer->side];
 
-		for (uint32_t k = 0; k < SIM_WINDOWS && other != end->peer; k++) {
-			const struct sim_window *window = &other->window[k];
-
-			if (window->state != WINDOW_BOUND || !window->tied)
-				continue;
-			op = wrong_token(end, window->token);
-			if (op)
-				op->sqe.address = host_address(other->host, window->offset) / 8 * 8;
-			return op;
-		}
+		for (uint32_t k = 0; k < SIM_WINDOWS && other != end->peer; k++)
+			if (other->window[k].state == WINDOW_BOUND && other->window[k].tied)
+				return &other->window[k];
 	}
 	return NULL;
+}
+
+static struct op *tied_token(struct end *end)
+{
+	const struct sim_window *window = foreign_tied(end);
+	struct op *op = window ? wrong_token(end, window->token) : NULL;
+
+	if (op)
+		op->sqe.address = host_address(end->peer->host, window->offset) / 8 * 8;
+	return op;
 }
 
 /* One byte too far, one too early, far away, or round the end of the address space. */
@@ -239,11 +241,25 @@ static struct op *too_long(struct end *end)
 	return op;
 }
 
-/* Class J: the peer is silent about it, so the end comes by timeout. */
-static struct op *wrong_invalidate(struct end *end)
+/* A region's, one that never was, a window's of another domain, one tied to another queue pair. */
+static uint32_t not_to_be_invalidated(const struct end *end)
 {
 	struct rng *rng = &end->pair->world->traffic;
 	const struct host *host = end->peer->host;
+	const struct sim_window *tied = foreign_tied(end);
+
+	if (tied && rng_percent(rng, 50))
+		return tied->token;
+	switch (rng_below(rng, 3)) {
+	case 0: return host->remote;
+	case 1: return host->other_window_token;
+	default: return (uint32_t)rng_next(rng);
+	}
+}
+
+/* Class J: the peer is silent about it, so the end comes by timeout. */
+static struct op *wrong_invalidate(struct end *end)
+{
 	struct op *op;
 
 	if (end->connection.timeout == 0 || (end->pair->strict && receive_next(end->peer) == NULL))
@@ -253,7 +269,7 @@ static struct op *wrong_invalidate(struct end *end)
 		return NULL;
 	op->kind = KIND_SEND_INV;
 	op->sqe.opcode = SHM_WR_SEND_INVALIDATE;
-	op->sqe.token = rng_percent(rng, 50) ? host->remote : (uint32_t)rng_next(rng);
+	op->sqe.token = not_to_be_invalidated(end);
 	op->status = NT_IO_TIMEOUT;
 	op->receive_status = NT_INVALID_DEVICE_REQUEST;
 	return op;
@@ -374,7 +390,9 @@ static struct op *build(struct end *end, enum fault fault)
 	case FAULT_UNKNOWN_TOKEN: return wrong_token(end, (uint32_t)rng_next(rng));
 	case FAULT_DEAD_TOKEN: return dead_token(end);
 	case FAULT_LOCAL_TOKEN: return wrong_token(end, peer->local[rng_below(rng, 2)]);
-	case FAULT_DOMAIN: return wrong_token(end, peer->other_remote);
+	case FAULT_DOMAIN:
+		return wrong_token(end, rng_percent(rng, 50) ? peer->other_remote
+							     : peer->other_window_token);
 	case FAULT_TIED: return tied_token(end);
 	case FAULT_RANGE: return wrong_range(end);
 	case FAULT_RIGHT: return wrong_right(end);

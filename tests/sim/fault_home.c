@@ -176,20 +176,30 @@ static struct op *wrong_registration(struct end *end)
 	return op;
 }
 
-static struct op *wrong_local_invalidate(struct end *end)
+/* Of what is dead, of a region, of another domain's window. */
+static uint32_t not_to_be_invalidated(const struct end *end)
 {
 	struct rng *rng = &end->pair->world->traffic;
 	const struct host *host = end->host;
-	struct op *op;
 
-	if (host->deads == 0)
-		return NULL;
-	op = calloc(1, sizeof(*op));
+	if (host->deads && rng_percent(rng, 50))
+		return host->dead[rng_below(rng, host->deads < SIM_DEAD ? host->deads : SIM_DEAD)];
+	switch (rng_below(rng, 3)) {
+	case 0: return host->remote;
+	case 1: return host->local[0];
+	default: return host->other_window_token;
+	}
+}
+
+static struct op *wrong_local_invalidate(struct end *end)
+{
+	struct op *op = calloc(1, sizeof(*op));
+
 	if (op == NULL)
 		abort();
 	op->kind = KIND_INVALIDATE;
 	op->sqe.opcode = SHM_WR_INVALIDATE;
-	op->sqe.token = host->dead[rng_below(rng, host->deads < SIM_DEAD ? host->deads : SIM_DEAD)];
+	op->sqe.token = not_to_be_invalidated(end);
 	op->status = NT_INVALID_DEVICE_REQUEST;
 	return op;
 }

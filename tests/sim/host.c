@@ -442,6 +442,25 @@ static void create_region(struct host *host, uint32_t pd, uint32_t access, uint3
 			     local, remote) == 0);
 }
 
+/* A window over all of the other domain's region. */
+static void bind_other_window(struct host *host)
+{
+	struct world *world = host->world;
+	const struct accessor who = { .session = SIM_SESSION, .pd = host->other_pd };
+	struct bind_request request = {
+		.region = host->other_region,
+		.rights = RIGHTS_REMOTE,
+		.address = host_address(host, AREA_GUARD),
+		.length = host->size - 2 * AREA_GUARD,
+	};
+
+	NEED(window_create(host->memory, SIM_SESSION, host->other_pd, &host->other_window) == 0);
+	NEED(token_reserve(host->memory, SIM_SESSION, 1, &host->other_window_token) == 1);
+	request.window = host->other_window;
+	request.token = host->other_window_token;
+	NEED(window_bind(host->memory, &who, &request) == ACCESS_OK);
+}
+
 static void create_memory(struct host *host)
 {
 	struct world *world = host->world;
@@ -470,6 +489,7 @@ static void create_memory(struct host *host)
 	create_region(host, host->other_pd, all, &host->other_region, &local, &host->other_remote);
 	create_region(host, host->pd, RIGHT_LOCAL_READ | RIGHT_REMOTE_READ, &host->read_region,
 		      &host->read_only, &unused);
+	bind_other_window(host);
 }
 
 void host_start_worker(struct sim_worker *worker, bool adopted)
@@ -530,13 +550,16 @@ void host_create(struct world *world, unsigned int number)
 		host->shared_cq = cq_open(host, world->config.pairs * 2 * SIM_RING, 0);
 }
 
-/* No window is bound any more: nothing holds them. */
+/* The last window is the other domain's; behind it nothing holds them. */
 static void end_regions(struct host *host)
 {
 	const uint32_t region[] = { host->region, host->second_region, host->other_region,
 				    host->read_region };
 	uint64_t grace;
 
+	if (window_destroy(host->memory, host->other_window, &grace))
+		sim_fail(host->world, "host %u: a window cannot be destroyed", host->number);
+	window_destroy_finish(host->memory, host->other_window);
 	for (unsigned int i = 0; i < sizeof(region) / sizeof(region[0]); i++)
 		if (region_deregister(host->memory, region[i], &grace))
 			sim_fail(host->world, "host %u: region %u cannot be deregistered",

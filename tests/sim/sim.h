@@ -330,7 +330,8 @@ struct host {
 	uint32_t local[2], remote; /* tokens of the region; of a second one over the same bytes */
 	uint32_t second_region;
 	uint32_t other_remote; /* remote token in the other domain */
-	uint32_t read_only;    /* local token that allows no write */
+	uint32_t other_window, other_window_token;
+	uint32_t read_only; /* local token that allows no write */
 	struct token_list stock;
 	uint32_t dead[SIM_DEAD]; /* tokens of windows that were, the newest of them */
 	uint32_t deads;
