@@ -6,14 +6,16 @@
 #include "oriel-perf/report.h"
 #include "oriel-perf/run.h"
 
-#define LARGEST_SIZE (8u << 20) /* of --all */
-#define LEAST_MEMORY (4ull << 20)
+#define LARGEST_SIZE     (8u << 20) /* of --all */
+#define LEAST_MEMORY     (4ull << 20)
+#define LARGEST_DATAGRAM 4096u
+#define MEBI             1048576.0
 
 /* --- the way there ------------------------------------------------------------------------ */
 
 static const struct peer_opener *choose_opener(const struct perf_options *options)
 {
-	return &export_opener;
+	return options->export.ss_family ? &export_opener : &perftest_opener;
 }
 
 /* Every slot of a READ that will be compared has room of its own. */
@@ -26,6 +28,14 @@ static uint64_t memory_for(const struct perf_options *options)
 	if (options->verify && slots > memory)
 		memory = (slots + 4095) & ~4095ull;
 	return memory;
+}
+
+/* Datagrams bring a header with them, and are never longer than a frame. */
+static uint32_t receive_size_for(const struct perf_options *options)
+{
+	if (options->type == OrielQpTypeUd)
+		return LARGEST_DATAGRAM + ORIEL_GRH_SIZE;
+	return options->all_sizes ? LARGEST_SIZE : options->size;
 }
 
 static bool way_open(struct way *way, const struct perf_options *options)
@@ -44,6 +54,7 @@ static bool way_open(struct way *way, const struct perf_options *options)
 		.type = options->type,
 		.depth = options->depth,
 		.receive_depth = exported ? EXPORT_ASKS : options->receive_depth,
+		.receive_size = receive_size_for(options),
 		.inline_size = exported && options->inline_size < EXPORT_REQUEST_SIZE
 				       ? EXPORT_REQUEST_SIZE
 				       : options->inline_size,
@@ -68,12 +79,63 @@ static void way_close(struct way *way)
 
 static struct run_result result; /* too large for a stack */
 
+/* Rates in the unit of our table: perftest's ends show each other's figures as they are. */
+static struct peer_result to_tell(const struct perf_options *options)
+{
+	double unit = options->gigabits ? options->size * 8e-9 : options->size / MEBI;
+	double rate = result.seconds > 0 ? (double)result.messages / result.seconds : 0;
+
+	return (struct peer_result){ .size = options->size,
+				     .iterations = result.messages,
+				     .peak = result.peak * unit,
+				     .average = rate * unit,
+				     .rate = rate * 1e-6 };
+}
+
+/*
+ * What we do not count ourselves: what the other side has read or written. Its share of the peak
+ * is not known where both sides work.
+ */
+static void add_told(const struct perf_options *options, const struct peer_result *theirs)
+{
+	if (theirs->rate <= 0 || options->operation == PERF_SEND)
+		return;
+	if (options->bidirectional) {
+		result.received = (uint64_t)(theirs->rate * 1e6 * result.seconds);
+		return;
+	}
+	result.messages = theirs->iterations;
+	result.seconds = (double)theirs->iterations / (theirs->rate * 1e6);
+	if (theirs->average > 0)
+		result.peak = theirs->rate * 1e6 * theirs->peak / theirs->average;
+}
+
 static bool run_one(struct way *way, struct report *report, const struct perf_options *options)
 {
+	struct perf_options shown = *options;
+	struct peer_result ours, theirs = { 0 };
+
 	if (!run_measure(way, options, &result))
 		return false;
-	report_add(report, options, &result);
+	ours = to_tell(options);
+	if (way->opener->report && !way->opener->report(way->context, &ours, &theirs))
+		return false;
+	if (options->server || options->bidirectional)
+		add_told(options, &theirs);
+	if (theirs.size && theirs.size <= LARGEST_SIZE)
+		shown.size = (uint32_t)theirs.size;
+	if (result.messages || result.received)
+		report_add(report, &shown, &result);
 	return true;
+}
+
+/* The server of a test where only the client works: it hears nothing until the end. */
+static bool is_passive(const struct perf_options *options)
+{
+	bool answers = options->mode == PERF_LATENCY && options->operation == PERF_WRITE;
+
+	return options->server && !options->bidirectional && !answers &&
+	       options->operation != PERF_SEND;
 }
 
 static bool run_sizes(struct way *way, struct report *report, const struct perf_options *options)
@@ -82,6 +144,8 @@ static bool run_sizes(struct way *way, struct report *report, const struct perf_
 
 	for (one.size = 2; one.size <= LARGEST_SIZE; one.size *= 2) {
 		if (one.size > way->session.peers[0].remote.length) {
+			if (way->opener != &export_opener)
+				return true;
 			fprintf(stderr, "oriel-perf: the window has %llu bytes: no larger sizes\n",
 				(unsigned long long)way->session.peers[0].remote.length);
 			return true;
@@ -122,7 +186,7 @@ static bool run_all(struct way *way, const struct perf_options *options)
 	report_begin(&report, options, way);
 	if (options->summary)
 		good = run_summary(way, &report, options);
-	else if (options->all_sizes)
+	else if (options->all_sizes && !is_passive(options))
 		good = run_sizes(way, &report, options);
 	else
 		good = run_one(way, &report, options);

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oriel-perf/perftest_exchange.h"
+
 #define TO_2_GIG 2147483647u
 
 enum kind { SWITCH, NUMBER32, NUMBER64, NUMBER8, REAL, TEXT, SPECIAL, IGNORED };
@@ -35,13 +37,19 @@ static const struct flag flags[] = {
 	{ "export", 0, SPECIAL, 0, 0, 0, "ADDR:PORT",
 	  "an oriel-target's listen address ([fd00::1]:7471 for IPv6)" },
 	{ "name", 0, TEXT, AT(name), 0, 0, "NAME", "of the export, if several share the address" },
+	{ "port", 'p', SPECIAL, 0, 1, 65535, "N", "of perftest's server (default 18515)" },
+	{ "rdma_cm", 'R', SWITCH, AT(rdma_cm), 0, 0, NULL,
+	  "perftest's exchange and connections by rdma_cm instead of TCP" },
 	{ "ib-dev", 'd', TEXT, AT(socket), 0, 0, "SOCKET",
 	  "of our daemon (default $ORIEL_SOCKET, else /run/oriel/ndk.sock)" },
 	{ "local", 0, SPECIAL, 0, 0, 0, "ADDR", "address of ours (default: the first that fits)" },
 	{ "gid-index", 'x', SPECIAL, 0, 0, 15, "N", "the same by its place in the daemon's list" },
 	{ "connection", 'c', SPECIAL, 0, 0, 0, "RC",
-	  "type of queue pair (RC; exports know no other)" },
+	  "type of queue pair: RC (default), UC, UD; exports know RC only" },
 	{ "mtu", 'm', NUMBER32, AT(mtu), 256, 4096, "BYTES", "path MTU (default: the port's)" },
+	{ "qp-timeout", 'u', NUMBER8, AT(timeout), 1, 31, "CODE",
+	  "of retransmission, 4.096 us << CODE (default 14; not with -R)" },
+	{ "tclass", 0, NUMBER8, AT(traffic_class), 0, 255, "N", "traffic class (not with -R)" },
 	{ "qp", 'q', NUMBER32, AT(queue_pairs), 1, 65536, "N", "queue pairs (default 1)" },
 	{ "size", 's', NUMBER32, AT(size), 0, 1u << 30, "BYTES",
 	  "of a message (default 65536; latency 2; atomics are 8)" },
@@ -104,7 +112,9 @@ static const struct flag flags[] = {
 #define FLAGS (sizeof(flags) / sizeof(flags[0]))
 
 static const char head[] =
-	"Usage: oriel-perf --export ADDRESS:PORT [options] [OPERATION]\n\n"
+	"Usage: oriel-perf --export ADDRESS:PORT [options] [OPERATION]\n"
+	"       oriel-perf [options] OPERATION         wait for a client, ib_OPERATION or ours\n"
+	"       oriel-perf [options] OPERATION HOST    to such a server\n\n"
 	"Load for an RDMA data plane, and what it reaches. OPERATION, alone or with _bw or _lat:\n"
 	"  write (default), read, atomic, mixed (writes and reads), bind (windows of ours bound\n"
 	"  and invalidated), window (new windows at the export), connect (connections).\n\n";
@@ -292,6 +302,10 @@ static bool parse_special(const struct flag *flag, const char *text, struct perf
 		if (!parse_number(flag, text, &value))
 			return false;
 		options->gid_index = (unsigned int)value;
+	} else if (!strcmp(name, "port")) {
+		if (!parse_number(flag, text, &value))
+			return false;
+		options->port = (uint16_t)value;
 	} else if (!strcmp(name, "sl")) {
 		return !strcmp(text, "0") ||
 		       wrong(name, text,
@@ -421,23 +435,10 @@ static bool was_seen(const bool seen[FLAGS], const char *name)
 	return false;
 }
 
-/* What does not go together, each with what to do instead. */
-static const char *contradiction(const struct perf_options *options, const bool seen[FLAGS])
+/* What no way to the other side allows. */
+static const char *common_contradiction(const struct perf_options *options, const bool seen[FLAGS],
+					bool moves, bool atomic)
 {
-	const bool atomic =
-		options->operation == PERF_FETCH_ADD || options->operation == PERF_COMPARE_SWAP;
-	const bool moves = options->operation <= PERF_MIXED;
-
-	if (!options->export.ss_family)
-		return "--export ADDRESS:PORT is missing: where the load goes";
-	if (options->operation == PERF_SEND || options->bidirectional)
-		return "an export takes no sends and sends nothing: use write or read, or "
-		       "oriel-rping and its relatives for sends";
-	if (options->type != OrielQpTypeRc)
-		return "an export is reached by RC only: leave --connection away";
-	if (seen && was_seen(seen, "mtu"))
-		return "the connection manager takes the MTU of the ports: set `mtu` in the "
-		       "configurations of both daemons";
 	if (options->all_sizes && was_seen(seen, "size"))
 		return "--all is every size: leave --size away";
 	if ((options->all_sizes || was_seen(seen, "size")) && atomic)
@@ -461,14 +462,71 @@ static const char *contradiction(const struct perf_options *options, const bool 
 	return NULL;
 }
 
+/* What perftest has no word for. */
+static const char *perftest_contradiction(const struct perf_options *options,
+					  const bool seen[FLAGS], bool known)
+{
+	const bool atomic =
+		options->operation == PERF_FETCH_ADD || options->operation == PERF_COMPARE_SWAP;
+	const bool one_sided = options->operation == PERF_READ || atomic;
+
+	if (!known || options->operation == PERF_MIXED)
+		return "--export ADDRESS:PORT is missing: perftest has write, read, send and "
+		       "atomic "
+		       "only";
+	if (options->type != OrielQpTypeRc && one_sided)
+		return "reads and atomics are for reliable connections: --connection RC";
+	if (options->type == OrielQpTypeUd && options->operation != PERF_SEND)
+		return "datagrams are sent: use send, or another --connection";
+	if (options->rdma_cm && options->type != OrielQpTypeRc)
+		return "-R is for reliable connections: leave --connection away";
+	if (options->verify || options->warm_up > 0 || options->per_window)
+		return "--verify, --warm-up and --per-window are for exports: perftest's other "
+		       "side "
+		       "knows of none";
+	if (options->mode == PERF_LATENCY && options->bidirectional)
+		return "latency is measured one way: leave --bidirectional away";
+	return common_contradiction(options, seen, true, atomic);
+}
+
+/* What does not go together, each with what to do instead. */
+static const char *contradiction(const struct perf_options *options, const bool seen[FLAGS])
+{
+	const bool atomic =
+		options->operation == PERF_FETCH_ADD || options->operation == PERF_COMPARE_SWAP;
+	const bool moves = options->operation <= PERF_MIXED;
+
+	if (!options->export.ss_family)
+		return perftest_contradiction(options, seen, moves && !options->summary);
+	if (options->host)
+		return "--export names the other side: leave the host away";
+	if (options->rdma_cm)
+		return "-R is perftest's: an export is always reached by the connection manager";
+	if (options->operation == PERF_SEND || options->bidirectional)
+		return "an export takes no sends and sends nothing: use write or read, or "
+		       "oriel-rping and its relatives for sends";
+	if (options->type != OrielQpTypeRc)
+		return "an export is reached by RC only: leave --connection away";
+	if (seen && was_seen(seen, "mtu"))
+		return "the connection manager takes the MTU of the ports: set `mtu` in the "
+		       "configurations of both daemons";
+	return common_contradiction(options, seen, moves, atomic);
+}
+
+/* Sizes and numbers as perftest has them, so that the same words do the same at both ends. */
 static void fill_in(struct perf_options *options, const bool seen[FLAGS])
 {
+	const bool bandwidth = options->mode == PERF_BANDWIDTH;
+
+	if (!options->export.ss_family && !was_seen(seen, "duration") && !options->iterations)
+		options->iterations = bandwidth && options->operation == PERF_WRITE ? 5000 : 1000;
 	if (options->operation == PERF_FETCH_ADD || options->operation == PERF_COMPARE_SWAP)
 		options->size = 8;
 	else if (!was_seen(seen, "size"))
-		options->size = options->operation >= PERF_BIND ? 4096
-				: options->mode == PERF_LATENCY ? 2
-								: 65536;
+		options->size = options->operation >= PERF_BIND  ? 4096
+				: !bandwidth                     ? 2
+				: options->type == OrielQpTypeUd ? 1024
+								 : 65536;
 }
 
 int options_parse(int argc, char **argv, struct perf_options *options)
@@ -481,6 +539,7 @@ int options_parse(int argc, char **argv, struct perf_options *options)
 					  .queue_pairs = 1,
 					  .depth = 128,
 					  .receive_depth = 512,
+					  .port = PERFTEST_PORT,
 					  .moderation = 1,
 					  .burst = 1,
 					  .read_share = 50,
@@ -495,10 +554,13 @@ int options_parse(int argc, char **argv, struct perf_options *options)
 			argv[optind - 1]);
 		return -EINVAL;
 	}
+	if (optind < argc)
+		options->host = argv[optind++];
 	if (optind < argc) {
 		fprintf(stderr, "oriel-perf: %s: one argument too many\n", argv[optind]);
 		return -EINVAL;
 	}
+	options->server = !options->export.ss_family && !options->host;
 	problem = contradiction(options, seen);
 	if (problem) {
 		fprintf(stderr, "oriel-perf: %s\n", problem);

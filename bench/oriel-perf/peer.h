@@ -23,8 +23,9 @@ struct session_options {
 	ULONG region_flags; /* NDK_MR_FLAG_*: what peers may do with it */
 	uint32_t queue_pairs;
 	ORIEL_QP_TYPE type;
-	ULONG depth;         /* requests of a queue pair under way */
-	ULONG receive_depth; /* at least 1 */
+	ULONG depth;           /* requests of a queue pair under way */
+	ULONG receive_depth;   /* at least 1 */
+	uint32_t receive_size; /* bytes of each receive that post_receive() posts */
 	ULONG inline_size;
 	bool poll; /* never sleep while waiting for completions */
 };
@@ -44,6 +45,7 @@ struct peer {
 	NDK_QP *qp;
 	NDK_CONNECTOR *connector; /* NULL: connected by queue pair number */
 	struct remote remote;
+	ORIEL_DATAGRAM datagram; /* where to, of UD */
 	bool disconnected;
 };
 
@@ -126,5 +128,8 @@ enum export_answer { EXPORT_ANSWER_WINDOW, EXPORT_ANSWER_AGAIN, EXPORT_ANSWER_FA
 enum export_answer export_answer(const NDK_RESULT_EX *result);
 
 extern const struct peer_opener export_opener;
+
+/* --- perftest.c: a stock perftest, or oriel-perf, at the other side --- */
+extern const struct peer_opener perftest_opener;
 
 #endif

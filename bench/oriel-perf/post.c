@@ -22,7 +22,11 @@ NTSTATUS post_request(struct peer *peer, const struct request *request)
 		flags |= NDK_OP_FLAG_INLINE;
 	switch (request->operation) {
 	case PERF_READ: return NdkRead(peer->qp, request->context, &sge, 1, address, token, flags);
-	case PERF_SEND: return NdkSend(peer->qp, request->context, &sge, 1, flags);
+	case PERF_SEND:
+		if (peer->datagram.Address)
+			return OrielSendDatagram(peer->qp, request->context, &sge, 1, flags,
+						 &peer->datagram);
+		return NdkSend(peer->qp, request->context, &sge, 1, flags);
 	case PERF_FETCH_ADD:
 		return OrielFetchAdd(peer->qp, request->context, &sge, address, token, 1, flags);
 	case PERF_COMPARE_SWAP:
@@ -51,9 +55,10 @@ void post_place(struct request *request, struct peer *peer, struct traffic *traf
 }
 
 /* Receives take turns over the sink. */
-bool post_receive(struct peer *peer, uint32_t size, uint32_t slot)
+bool post_receive(struct peer *peer, uint32_t slot)
 {
 	struct session *session = peer->session;
+	const uint32_t size = session->options.receive_size;
 	const uint64_t room = session->options.memory / (size ? size : 1);
 	const NDK_SGE sge = { .VirtualAddress = session->sink + slot % (room ? room : 1) * size,
 			      .Length = size,
@@ -63,11 +68,11 @@ bool post_receive(struct peer *peer, uint32_t size, uint32_t slot)
 	return NT_SUCCESS(status) || session_complain("posting a receive", status);
 }
 
-bool post_receives(struct session *session, uint32_t size, ULONG depth)
+bool post_receives(struct session *session)
 {
 	for (uint32_t i = 0; i < session->options.queue_pairs; i++)
-		for (uint32_t slot = 0; slot < depth; slot++)
-			if (!post_receive(&session->peers[i], size, slot))
+		for (uint32_t slot = 0; slot < session->options.receive_depth; slot++)
+			if (!post_receive(&session->peers[i], slot))
 				return false;
 	return true;
 }

@@ -211,8 +211,7 @@ static bool received(struct rate *rate, struct flow *flow, const NDK_RESULT_EX *
 	if (rate->way->opener == &export_opener)
 		return window_came(rate, flow, result);
 	rate->received++;
-	return post_receive(flow->peer, rate->options->size,
-			    (uint32_t)(uintptr_t)result->RequestContext);
+	return post_receive(flow->peer, (uint32_t)(uintptr_t)result->RequestContext);
 }
 
 /* What a compare-and-swap found. Another's swap breaks the chain: it begins anew when all that

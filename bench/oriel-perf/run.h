@@ -80,9 +80,9 @@ struct request {
 void post_place(struct request *request, struct peer *peer, struct traffic *traffic, uint64_t step,
 		struct verify *verify);
 NTSTATUS post_request(struct peer *peer, const struct request *request);
-/* Posts receives of that size until the queue has `depth` of them. */
-bool post_receives(struct session *session, uint32_t size, ULONG depth);
-bool post_receive(struct peer *peer, uint32_t size, uint32_t slot);
+/* Fills the receive queues. */
+bool post_receives(struct session *session);
+bool post_receive(struct peer *peer, uint32_t slot);
 /* Checks a completion; a failed one is told. */
 bool post_completed(const NDK_RESULT_EX *result);
 

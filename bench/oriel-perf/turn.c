@@ -150,8 +150,7 @@ static bool drain(struct exchange *exchange)
 			continue;
 		}
 		exchange->come++;
-		if (!post_receive(exchange->peer, exchange->options->size,
-				  (uint32_t)(uintptr_t)results[i].RequestContext))
+		if (!post_receive(exchange->peer, (uint32_t)(uintptr_t)results[i].RequestContext))
 			return false;
 	}
 	return true;

@@ -14,10 +14,12 @@ STATE = os.environ.get("ORIEL_GUEST_DIR", "/var/tmp/oriel-interop")
 RUN = f"{STATE}/run"
 GUEST = "peer"
 TAP = "orl-tap0"
+HOST_TAP = "orl-tap1"
+HOST_ADDRESS, GUEST_HOST_ADDRESS = "10.79.0.1", "10.79.0.2"    # plain TCP/IP between kernels
 MAX_MTU = 9000
 PROGRAMS = {"orield": "app/orield", "oriel-target": "app/oriel-target",
             "orielctl": "app/orielctl", "connect-out": "tests/interop/connect-out",
-            "oriel-connect": "bench/oriel-connect",
+            "oriel-connect": "bench/oriel-connect", "oriel-perf": "bench/oriel-perf",
             **{f"oriel-{name}": f"app/oriel-{name}" for name in ("rping", "cmatose", "udaddy")}}
 GUEST_PROGRAMS = ["tests/interop/export-client", "tests/interop/stock-server"]
 PORT, READ_ONLY_PORT = 7471, 7472
@@ -121,11 +123,13 @@ class Rig:
         else:
             self.device, net = f"net_af_packet0,iface={TAP}", f"tap:{TAP}"
             make_tap()
+        make_host_tap()
         self.configure()
         self.start_both()
         pcap = ["--pcap", self.pcap] if self.pcap else []
         command(HARNESS, "start", GUEST, "--net", net, "--ip", f"{self.guest_address[4]}/24",
                 "--ip6", f"{self.guest_address[6]}/64", "--max-mtu", str(MAX_MTU), *pcap,
+                "--second", f"tap:{HOST_TAP}", "--second-ip", f"{GUEST_HOST_ADDRESS}/24",
                 timeout=200)
         self.client(4, "wait 60")
         report.result(f"{self.link} set-up")
@@ -270,8 +274,8 @@ class Rig:
                 process.wait()
             if report.failed:
                 print("".join(f"# {line}\n" for line in self.log(name).splitlines()), end="")
-        if self.link != "vhost":
-            subprocess.run(["ip", "link", "del", TAP], stderr=subprocess.DEVNULL)
+        for tap in (TAP, HOST_TAP) if self.link != "vhost" else (HOST_TAP,):
+            subprocess.run(["ip", "link", "del", tap], stderr=subprocess.DEVNULL)
 
 
 def make_tap():
@@ -280,6 +284,13 @@ def make_tap():
     with open(f"/proc/sys/net/ipv6/conf/{TAP}/disable_ipv6", "w") as file:
         file.write("1")
     command("ip", "link", "set", TAP, "mtu", str(MAX_MTU), "up")
+
+
+def make_host_tap():
+    """A link between the guest's kernel and ours, for what does not go over RDMA."""
+    command("ip", "tuntap", "add", HOST_TAP, "mode", "tap")
+    command("ip", "addr", "add", f"{HOST_ADDRESS}/24", "dev", HOST_TAP)
+    command("ip", "link", "set", HOST_TAP, "up")
 
 
 def address(vlan, host):

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""perftest's exchange, over TCP and over rdma_cm: oriel-perf at both ends, a daemon each."""
+import json
+import subprocess
+
+import rig
+from rig import Daemon, Process, expect, expect_equal, test
+
+TESTS = ["write_bw", "read_bw", "send_bw", "atomic_bw", "write_lat", "read_lat", "send_lat",
+         "atomic_lat"]
+PORT = 18515
+
+
+class Stage:
+    server = client = None
+    baselines = None
+
+
+def setup():
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    Stage.server = Daemon("a", rig.memif("link", "server"), "10.66.0.1/24, fd66::1/64")
+    Stage.client = Daemon("b", rig.memif("link", "client"), "10.66.0.2/24, fd66::2/64", number=1)
+    Stage.baselines = [(daemon, daemon.counts()) for daemon in (Stage.server, Stage.client)]
+
+
+def host(arguments):
+    return "10.66.0.1" if "-R" in arguments else "localhost"
+
+
+def run(server_arguments, client_arguments=None):
+    """Both ends to their good ends; the JSON results of server and client."""
+    client_arguments = client_arguments or server_arguments
+    program = [rig.program("oriel-perf"), "--json"]
+    server = Process("server", [*program, *server_arguments],
+                     {"ORIEL_SOCKET": Stage.server.socket})
+    client = subprocess.run([*program, *client_arguments, host(client_arguments)], timeout=30,
+                            capture_output=True, text=True, check=False,
+                            env={"ORIEL_SOCKET": Stage.client.socket})
+    expect(client.returncode == 0, f"client {client_arguments}: {client.stderr}")
+    expect_equal(server.wait(), 0, f"server {server_arguments}: {server.log()}")
+    return [json.loads(said)["results"] for said in (server.log(), client.stdout)]
+
+
+def clean():
+    for daemon, baseline in Stage.baselines:
+        daemon.expect_counts(baseline)
+
+
+def both(name, more, messages):
+    theirs, ours = run([name, "-n", "50", *more])
+    expect_equal([result["messages"] for result in ours], [messages], f"{name} {more}: sent")
+    return theirs, ours
+
+
+def each_test(more):
+    for name in TESTS:
+        theirs, ours = both(name, more, 50)
+        expect_equal(ours[0]["mode"], "latency" if name.endswith("lat") else "bandwidth", name)
+        if name.endswith("bw"):
+            moved = theirs[0]["messages"] + theirs[0]["received"]
+            expect_equal(moved, 50, f"{name} {more}: what the server knows of")
+        expect("-a" in more or ours[0]["bytes"] == theirs[0]["bytes"] if theirs else True, name)
+    clean()
+
+
+@test("each test over TCP, client and server")
+def over_tcp():
+    each_test([])
+
+
+@test("each test over rdma_cm (-R)")
+def over_rdma_cm():
+    each_test(["-R"])
+
+
+@test("both ways at once (-b), several queue pairs (-q)")
+def both_ways():
+    for more in ([], ["-R"]):
+        for name in ("write_bw", "read_bw", "send_bw", "atomic_bw"):
+            theirs, ours = both(name, ["-b", "-q", "3", *more], 150)
+            expect_equal(theirs[0]["messages"], 150, f"{name}: sent by the server")
+            expect(ours[0]["received"] > 0 and theirs[0]["received"] > 0,
+                   f"{name}: the other side's share: {ours} {theirs}")
+
+
+@test("all sizes (-a)")
+def all_sizes():
+    for name in ("write_bw", "send_bw", "write_lat", "read_lat"):
+        _, ours = run([name, "-a", "-n", "2"])
+        expect_equal([result["bytes"] for result in ours], [2 << i for i in range(23)], name)
+
+
+@test("by time (-D): the client's end is the server's")
+def by_time():
+    for name in ("write_bw", "send_bw", "read_lat"):
+        theirs, ours = run([name, "-D", "0.2", "-s", "4096"])
+        expect(ours[0]["messages"] > 0, f"{name}: {ours} {theirs}")
+
+
+@test("unreliable connections and datagrams")
+def services():
+    for name in ("write_bw", "write_lat"):
+        both(name, ["-c", "UC", "-s", "2000", "-t", "16"], 50)
+    for service in ("UC", "UD"):
+        for name in ("send_bw", "send_lat"):
+            both(name, ["-c", service, "-s", "1000", "-t", "16"], 50)
+    clean()
+
+
+@test("IPv6: the second of the daemon's addresses (-x)")
+def ipv6():
+    both("write_bw", ["-x", "1"], 50)
+
+
+@test("what does not go together, and a server that is not there, are told")
+def told():
+    def fails(arguments, text):
+        result = subprocess.run([rig.program("oriel-perf"), *arguments], capture_output=True,
+                                text=True, timeout=30, check=False,
+                                env={"ORIEL_SOCKET": Stage.client.socket})
+        expect(result.returncode != 0, f"{arguments} went well")
+        expect(text in result.stderr, f"{arguments}: expected '{text}', got: {result.stderr}")
+    fails(["read_bw", "-c", "UC", "localhost"], "reliable")
+    fails(["write_bw", "-c", "UD", "localhost"], "datagrams")
+    fails(["bind", "localhost"], "--export")
+    fails(["write_bw", "-p", "9", "localhost"], "Connection refused")
+
+
+if __name__ == "__main__":
+    rig.main(setup)
