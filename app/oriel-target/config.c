@@ -229,8 +229,8 @@ static void target_entry(struct parse *parse, const struct ini_entry *entry)
 		ini_refuse(entry, "the key socket");
 	else if (parse->seen_socket)
 		ini_refuse(entry, "each key once in a section");
-	else if (entry->value[0] != '/')
-		ini_refuse(entry, "an absolute path");
+	else if (entry->value[0] != '/' && strncmp(entry->value, "in-process:", 11))
+		ini_refuse(entry, "an absolute path, or in-process:FILE");
 	else
 		ini_get_string(entry, parse->config->socket, sizeof(parse->config->socket));
 	parse->seen_socket = true;

@@ -102,8 +102,8 @@ static void explain(NTSTATUS status)
 	if (status == STATUS_DEVICE_NOT_READY || status == STATUS_DEVICE_REMOVED)
 		fprintf(stderr, "oriel-target: orield is not there: trying again until it is\n");
 	else
-		fprintf(stderr, "oriel-target: cannot serve: %s: trying again\n",
-			OrielStatusName(status));
+		fprintf(stderr, "oriel-target: cannot serve: %s: %s: trying again\n",
+			OrielStatusName(status), OrielOpenErrorText());
 }
 
 /* Serves; when the daemon goes, waits for its return. The exported data stay as they are. */

@@ -15,6 +15,7 @@
 struct parse {
 	struct config *config;
 	struct ini_reader reader;
+	bool caller_runs;             /* which processors are named does not matter */
 	struct net_port_config *port; /* the section that is being read */
 	uint64_t seen_daemon;         /* keys, by place in the table */
 	uint64_t seen_port[NET_MAX_PORTS];
@@ -31,11 +32,11 @@ struct key {
 
 /* --- [daemon] ----------------------------------------------------------------------------- */
 
-static bool cpu_usable(const struct ini_entry *entry, uint64_t cpu)
+static bool cpu_usable(const struct parse *parse, const struct ini_entry *entry, uint64_t cpu)
 {
 	cpu_set_t allowed;
 
-	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+	if (parse->caller_runs || sched_getaffinity(0, sizeof(allowed), &allowed))
 		return true;
 	if (cpu < CPU_SETSIZE && CPU_ISSET(cpu, &allowed))
 		return true;
@@ -61,7 +62,7 @@ static void add_workers(struct parse *parse, const struct ini_entry *entry, uint
 				return;
 			}
 		}
-		if (!cpu_usable(entry, cpu))
+		if (!cpu_usable(parse, entry, cpu))
 			return;
 		net->worker_cpu[net->workers++] = (uint32_t)cpu;
 	}
@@ -94,7 +95,7 @@ static void set_control_core(struct parse *parse, const struct ini_entry *entry)
 {
 	uint64_t cpu;
 
-	if (ini_get_number(entry, 0, CPU_SETSIZE - 1, &cpu) && cpu_usable(entry, cpu))
+	if (ini_get_number(entry, 0, CPU_SETSIZE - 1, &cpu) && cpu_usable(parse, entry, cpu))
 		parse->config->net.control_cpu = (uint32_t)cpu;
 }
 
@@ -496,15 +497,31 @@ static void check_whole(struct parse *parse)
 	}
 }
 
-int config_read(struct config *config, const char *path)
+/* One worker, which stands for all that are named; nobody else's business with this process. */
+static void suit_caller(struct config *config)
 {
-	struct parse parse = { .config = config };
+	config->net.caller_runs = true;
+	config->net.workers = 1;
+	config->net.worker_cpu[0] = 0;
+	config->net.migrate = false;
+	config->control.name = "oriel in-process";
+	config->control.socket_path[0] = '\0';
+	config->telemetry = false;
+}
+
+int config_read(struct config *config, const char *path, bool caller_runs, FILE *messages)
+{
+	struct parse parse = { .config = config,
+			       .reader = { .messages = messages },
+			       .caller_runs = caller_runs };
 	int error;
 
 	*config = (struct config){
 		.path = path,
+		.messages = messages,
 		.net = { .idle = NET_IDLE_ADAPTIVE, .migrate = true },
-		.control = { .socket_path = "/run/oriel/ndk.sock",
+		.control = { .name = "orield",
+			     .socket_path = "/run/oriel/ndk.sock",
 			     .bad_token_budget = 64,
 			     .objects = 1u << OBJECT_INDEX_BITS, /* pages come as they are used */
 			     .cm = { .connections = 16384,
@@ -520,5 +537,7 @@ int config_read(struct config *config, const char *path)
 	if (error)
 		return error; /* what was refused would only be said to be missing as well */
 	check_whole(&parse);
+	if (caller_runs)
+		suit_caller(config);
 	return parse.reader.errors ? -EINVAL : 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The devices that the configuration names, as far as they can be looked at without DPDK. */
+/* The devices and the memory that the configuration wants, as far as they can be looked at without
+ * DPDK. */
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -53,7 +54,7 @@ static bool vdev_argument(const char *device, const char *key, char *value, size
 
 int config_check_devices(const struct config *config)
 {
-	struct ini_reader reader = { .path = config->path, .messages = stderr };
+	struct ini_reader reader = { .path = config->path, .messages = config->messages };
 
 	for (uint32_t p = 0; p < config->net.ports; p++) {
 		const struct net_port_config *port = &config->net.port[p];
@@ -84,4 +85,33 @@ int config_check_devices(const struct config *config)
 		}
 	}
 	return reader.errors ? -ENODEV : 0;
+}
+
+static bool hugepages_free(void)
+{
+	FILE *file = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "r");
+	unsigned long pages = 0;
+
+	if (!file)
+		return false;
+	if (fscanf(file, "%lu", &pages) != 1)
+		pages = 0;
+	fclose(file);
+	return pages >= 128;
+}
+
+int config_choose_hugepages(struct config *config)
+{
+	bool have = hugepages_free();
+
+	if (config->hugepages == HUGEPAGES_YES && !have) {
+		fprintf(config->messages,
+			"%s: [daemon] hugepages = yes: expected 128 free pages of 2 MiB; "
+			"'echo 256 > /proc/sys/vm/nr_hugepages' makes some, or set hugepages = "
+			"no\n",
+			config->path);
+		return -ENOMEM;
+	}
+	config->net.hugepages = config->hugepages == HUGEPAGES_NO ? false : have;
+	return 0;
 }

@@ -42,6 +42,8 @@ static const struct flag flags[] = {
 	  "perftest's exchange and connections by rdma_cm instead of TCP" },
 	{ "ib-dev", 'd', TEXT, AT(socket), 0, 0, "SOCKET",
 	  "of our daemon (default $ORIEL_SOCKET, else /run/oriel/ndk.sock)" },
+	{ "in-process", 0, SPECIAL, 0, 0, 0, "FILE",
+	  "no daemon: the data plane in this process, FILE as orield's configuration" },
 	{ "local", 0, SPECIAL, 0, 0, 0, "ADDR", "address of ours (default: the first that fits)" },
 	{ "gid-index", 'x', SPECIAL, 0, 0, 15, "N", "the same by its place in the daemon's list" },
 	{ "connection", 'c', SPECIAL, 0, 0, 0, "RC",
@@ -268,6 +270,16 @@ static bool parse_type(const char *text, struct perf_options *options)
 	return true;
 }
 
+static bool set_in_process(const char *file, struct perf_options *options)
+{
+	char *socket;
+
+	if (asprintf(&socket, "in-process:%s", file) < 0)
+		return wrong("in-process", file, "memory for it");
+	options->socket = socket;
+	return true;
+}
+
 static bool parse_special(const struct flag *flag, const char *text, struct perf_options *options)
 {
 	const char *name = flag->name;
@@ -279,6 +291,8 @@ static bool parse_special(const struct flag *flag, const char *text, struct perf
 	if (!strcmp(name, "local"))
 		return parse_address(text, false, &options->local) ||
 		       wrong(name, text, "an IP address");
+	if (!strcmp(name, "in-process"))
+		return set_in_process(text, options);
 	if (!strcmp(name, "pattern"))
 		return parse_pattern(text, options);
 	if (!strcmp(name, "rate_units"))

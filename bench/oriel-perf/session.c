@@ -193,8 +193,8 @@ bool session_open(struct session *session, const struct session_options *options
 	if (!NT_SUCCESS(status)) {
 		session->adapter = NULL;
 		fprintf(stderr,
-			"oriel-perf: no session with orield: %s (-d or ORIEL_SOCKET names "
-			"its socket)\n",
+			"oriel-perf: no session with a data plane: %s (-d or ORIEL_SOCKET names "
+			"orield's socket)\n",
 			OrielOpenErrorText());
 		return false;
 	}

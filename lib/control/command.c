@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Commands to workers, and what comes back from them. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "control/control_private.h"
 
 /*
- * A full ring keeps the command here, in order; control never waits for a worker. Without
- * memory for that the daemon cannot keep its promises to clients: it says so and ends.
+ * A full ring keeps the command here, in order; control never waits for a worker.
  */
 static void command_keep(struct control *control, unsigned int worker,
 			 const struct worker_command *command)
@@ -16,8 +14,8 @@ static void command_keep(struct control *control, unsigned int worker,
 	struct pending_command *pending = malloc(sizeof(*pending));
 
 	if (!pending) {
-		fprintf(stderr, "orield: out of memory for a worker's command\n");
-		exit(EXIT_FAILURE);
+		control_fail(control, "out of memory for a worker's command");
+		return;
 	}
 	pending->command = *command;
 	pending->next = NULL;

@@ -3,7 +3,7 @@
 #include "control/control.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -14,6 +14,7 @@
 #include "control/control_private.h"
 
 #define SHUTDOWN_PATIENCE 1000000000ull /* ns */
+#define LINGER            50000000ull   /* ns */
 #define LONGEST_SLEEP     100000000ull  /* ns */
 #define EVENTS            32
 
@@ -23,6 +24,17 @@ uint64_t control_clock(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
 	return (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
+}
+
+void control_fail(struct control *control, const char *reason)
+{
+	control_say(control, "%s", reason);
+	if (!net_get_config(control->net)->caller_runs)
+		exit(EXIT_FAILURE);
+	control->failed = true;
+	for (uint32_t s = 1; s < CONTROL_MAX_SESSIONS; s++)
+		if (control->session[s].memory)
+			shm_store_release(&control->session[s].memory->ended, 1);
 }
 
 /* --- the CM's surroundings ------------------------------------------------------------ */
@@ -289,30 +301,85 @@ static int sleep_time(const struct control *control)
 	return (int)((due + 999999) / 1000000);
 }
 
-static void control_turn(struct control *control)
+static unsigned int look_at_sockets(struct control *control, int timeout)
 {
 	struct epoll_event events[EVENTS];
-	unsigned int done = poll_all(control);
-	int timeout = 0;
-	int count;
+	int count = epoll_wait(control->epoll, events, EVENTS, timeout);
 
+	control->now = control_clock();
+	for (int i = 0; i < count; i++)
+		dispatch(control, events[i].data.u64);
+	return count > 0 ? (unsigned int)count : 0;
+}
+
+unsigned int control_poll(struct control *control, bool sockets)
+{
+	unsigned int done = 0;
+
+	if (control->failed)
+		return 0;
+	if (sockets)
+		done = look_at_sockets(control, 0);
+	return done + poll_all(control);
+}
+
+bool control_has_work(const struct control *control)
+{
+	if (net_has_messages(control->net))
+		return true;
+	for (uint32_t s = 1; s <= control->highest_session; s++) {
+		const struct session_local *local = &control->session[s];
+
+		if (local->memory &&
+		    shm_ring_used(&local->memory->request_cursor, local->request_head))
+			return true;
+	}
+	return false;
+}
+
+static void control_turn(struct control *control)
+{
+	unsigned int done;
+	int timeout = 0;
+
+	if (net_get_config(control->net)->caller_runs) {
+		done = net_turn(control->net) + control_poll(control, true);
+		if (!done)
+			sched_yield(); /* whom we wait for may need this processor */
+		return;
+	}
+	done = poll_all(control);
 	if (!done) {
 		sleep_words(control, true);
 		/* Once more after the announcement: what came before it rang no bell. */
 		if (!poll_all(control))
 			timeout = sleep_time(control);
 	}
-	count = epoll_wait(control->epoll, events, EVENTS, timeout);
+	look_at_sockets(control, timeout);
 	if (!done)
 		sleep_words(control, false);
-	control->now = control_clock();
-	for (int i = 0; i < count; i++)
-		dispatch(control, events[i].data.u64);
 }
 
 void control_run(struct control *control, const volatile sig_atomic_t *stop)
 {
 	while (!*stop)
+		control_turn(control);
+}
+
+/*
+ * A virtual link that ends with this process takes along what lies in it. Our last DREP should
+ * have been read by then, or its peer asks for another for half a minute.
+ */
+static void linger(struct control *control)
+{
+	uint64_t deadline = control_clock() + LINGER;
+	struct cm_statistics cm;
+	uint64_t sent = 0;
+
+	cm_get_statistics(control->cm, &cm);
+	for (unsigned int i = 0; i < sizeof(cm.tx) / sizeof(cm.tx[0]); i++)
+		sent += cm.tx[i];
+	while (sent && !control->failed && control_clock() < deadline)
 		control_turn(control);
 }
 
@@ -322,16 +389,21 @@ void control_shutdown(struct control *control)
 	struct cm_statistics cm;
 	bool busy = true;
 
+	/* A client that closes its own data plane need not hear of it. */
+	if (net_get_config(control->net)->caller_runs)
+		control->config.name = NULL;
 	for (uint32_t s = 1; s < CONTROL_MAX_SESSIONS; s++)
 		if (session_is_open(control, s))
 			session_end(control, s, "the daemon is stopping");
-	while (busy && control_clock() < deadline) {
+	while (busy && !control->failed && control_clock() < deadline) {
 		control_turn(control);
 		cm_get_statistics(control->cm, &cm);
 		busy = cm.established || cm.pending;
 		for (uint32_t s = 1; s < CONTROL_MAX_SESSIONS; s++)
 			busy |= control->session[s].memory != NULL;
 	}
+	if (net_get_config(control->net)->caller_runs)
+		linger(control);
 }
 
 /* --- status -------------------------------------------------------------------------------------

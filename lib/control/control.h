@@ -17,7 +17,8 @@
 #define CONTROL_MAX_SESSIONS 64u /* index 0 included */
 
 struct control_config {
-	char socket_path[108];
+	const char *name;          /* before what is said on stderr; NULL: nothing is */
+	char socket_path[108];     /* empty: none, see control_admit() */
 	char socket_group[32];     /* empty: only the daemon's own user and root */
 	uint32_t bad_token_budget; /* per peer and minute; 0: never shut out */
 	uint32_t objects;          /* table size */
@@ -43,6 +44,15 @@ int control_attach_net(struct control *control, struct net *net);
 
 /* Serves until *stop is set. */
 void control_run(struct control *control, const volatile sig_atomic_t *stop);
+/*
+ * For a program that serves between other things (net_config.caller_runs): what there is to do
+ * now, without waiting. sockets: looks at those as well, which costs a system call.
+ */
+unsigned int control_poll(struct control *control, bool sockets);
+/* Whether a client wants something, or a worker has told something: worth a control_poll(). */
+bool control_has_work(const struct control *control);
+/* The other end of this socket may say hello. Takes it. 0 or a negative errno. */
+int control_admit(struct control *control, int socket);
 /*
  * Tells all peers (DREQ) and clients that the daemon goes, and waits until both are done or
  * about a second has passed. Workers must still run.

@@ -81,6 +81,8 @@ struct control {
 	int epoll;
 	uint32_t free_object; /* list */
 	uint32_t object_watermark;
+	bool failed;              /* see control_fail() */
+	uint32_t highest_session; /* ever opened */
 	struct session_local session[CONTROL_MAX_SESSIONS];
 	struct object_local *object_local;          /* by object index */
 	uint32_t *qp_object;                        /* by transport QP index */
@@ -113,7 +115,15 @@ struct control {
 #define EPOLL_WAKE     (4ull << 32)
 
 uint64_t control_clock(void); /* ns, monotonic */
-int eventfd_create(void);     /* or a negative errno */
+/* One line for the administrator. */
+void control_say(const struct control *control, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/*
+ * Promises to clients cannot be kept any more. A daemon says so and ends; in a process that is not
+ * its own the control core stands still from here on, and its clients hear that it is gone.
+ */
+void control_fail(struct control *control, const char *reason);
+int eventfd_create(void); /* or a negative errno */
 void socket_peer(int socket, struct session *record);
 
 /* --- object.c --- */

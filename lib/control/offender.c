@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Peers that try bad tokens: counted per source address, shut out for a while past the budget. */
-#include <stdio.h>
 #include <string.h>
 
 #include "control/control_private.h"
@@ -53,8 +52,8 @@ void offender_count(struct control *control, const uint8_t gid[16])
 		return;
 	offender->shut_until = control->now + MINUTE;
 	control->status.peers_shut_out++;
-	fprintf(stderr, "orield: a peer used %u bad tokens within a minute: shut out for 60 s\n",
-		offender->count);
+	control_say(control, "a peer used %u bad tokens within a minute: shut out for 60 s",
+		    offender->count);
 }
 
 bool offender_shut_out(struct control *control, const uint8_t gid[16])

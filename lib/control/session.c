@@ -108,7 +108,7 @@ void session_flush(struct control *control, uint32_t session)
 		return;
 	local->wake = false;
 	if (write(local->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN && errno != EPIPE)
-		fprintf(stderr, "orield: waking session %u: %s\n", session, strerror(errno));
+		control_say(control, "waking session %u: %s", session, strerror(errno));
 }
 
 /* --- requests ------------------------------------------------------------------------ */
@@ -332,6 +332,8 @@ int session_open(struct control *control, int socket, const struct shm_hello *he
 	snprintf(record->name, sizeof(record->name), "%.31s", hello->name);
 	socket_peer(socket, record);
 	control->session[session].socket = socket;
+	if (session > control->highest_session)
+		control->highest_session = session;
 	control->status.sessions++;
 	control->status.sessions_opened++;
 	transport_set_session(control->shared, session, control->session[session].memory);
@@ -419,13 +421,13 @@ void session_end(struct control *control, uint32_t session, const char *reason)
 	snprintf(local->memory->end_reason, sizeof(local->memory->end_reason), "%s", reason);
 	shm_store_release(&local->memory->ended, 1);
 	if (write(local->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN && errno != EPIPE)
-		fprintf(stderr, "orield: waking session %u: %s\n", session, strerror(errno));
+		control_say(control, "waking session %u: %s", session, strerror(errno));
 	close(local->socket);
 	free_pending(local);
 	end_connections(control, session);
 	end_workers(control, session);
-	fprintf(stderr, "orield: session %u (%s, pid %u) ended: %s\n", session, record->name,
-		record->pid, reason);
+	control_say(control, "session %u (%s, pid %u) ended: %s", session, record->name,
+		    record->pid, reason);
 }
 
 static void let_go_all(struct control *control, const struct session *record, enum object_type type,

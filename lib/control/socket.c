@@ -107,6 +107,8 @@ int socket_open(struct control *control, const char **message)
 	struct epoll_event interest = { .events = EPOLLIN, .data.u64 = EPOLL_LISTENER };
 	int error;
 
+	if (!control->config.socket_path[0])
+		return 0;
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", control->config.socket_path);
 	make_directory(address.sun_path);
 	*message = refusal;
@@ -154,25 +156,35 @@ void socket_close(struct control *control)
 
 /* --- coming in ------------------------------------------------------------------------- */
 
-void socket_accept(struct control *control)
+int control_admit(struct control *control, int socket)
 {
 	struct epoll_event interest = { .events = EPOLLIN | EPOLLRDHUP };
 	unsigned int i = 0;
-	int client;
+	int error = 0;
 
 	while (i < MAX_GREETERS && control->greeter[i].socket > 0)
 		i++;
-	client = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (client < 0)
-		return;
 	interest.data.u64 = EPOLL_GREETER | i;
-	if (i == MAX_GREETERS || epoll_ctl(control->epoll, EPOLL_CTL_ADD, client, &interest)) {
+	if (i == MAX_GREETERS)
+		error = -EBUSY;
+	else if (epoll_ctl(control->epoll, EPOLL_CTL_ADD, socket, &interest))
+		error = -errno;
+	if (error) {
 		control->status.sessions_refused++;
-		close(client);
-		return;
+		close(socket);
+		return error;
 	}
-	control->greeter[i].socket = client;
+	control->greeter[i].socket = socket;
 	control->greeter[i].deadline = control->now + GREETER_PATIENCE;
+	return 0;
+}
+
+void socket_accept(struct control *control)
+{
+	int client = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (client >= 0)
+		control_admit(control, client); /* refused is counted, and the client sees it */
 }
 
 static void refuse(struct control *control, int socket, int32_t status, const char *format, ...)
@@ -259,9 +271,9 @@ static void segment_message(struct control *control, uint32_t session,
 	if (!error)
 		return;
 	/* The registration that names the cookie will fail; here is why. */
-	fprintf(stderr, "orield: session %u: memory segment refused: %s\n", session,
-		error == -EPERM ? "memfd is not sealed against shrinking and further sealing"
-				: strerror(-error));
+	control_say(control, "session %u: memory segment refused: %s", session,
+		    error == -EPERM ? "memfd is not sealed against shrinking and further sealing"
+				    : strerror(-error));
 	close(fd);
 }
 

@@ -42,7 +42,7 @@ static struct adapter *adapter_allocate(NDK_VERSION version)
 		return NULL;
 	adapter->version = version;
 	adapter->socket = adapter->wake_fd = adapter->kick_fd = -1;
-	adapter->control_fd = adapter->epoll_fd = adapter->timer_fd = -1;
+	adapter->control_fd = adapter->epoll_fd = adapter->timer_fd = adapter->tick_fd = -1;
 	adapter->last_waiting = &adapter->first_waiting;
 	adapter->last_call = &adapter->first_call;
 	pthread_mutex_init(&adapter->lock, NULL);

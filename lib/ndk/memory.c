@@ -189,6 +189,7 @@ NTSTATUS memory_send(struct adapter *adapter, struct memory *memory)
 		free(sent);
 		return STATUS_INSUFFICIENT_RESOURCES;
 	}
+	plane_hear(adapter); /* or many fill the socket */
 	sent->cookie = memory->cookie;
 	sent->next = adapter->sent_memory;
 	adapter->sent_memory = sent;

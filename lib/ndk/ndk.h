@@ -1327,8 +1327,9 @@ static inline NTSTATUS NdkGetSharedEndpointLocalAddress(NDK_SHARED_ENDPOINT *pNd
 typedef struct _ORIEL_OPEN_PARAMETERS {
 	ULONG Size;          /* sizeof(ORIEL_OPEN_PARAMETERS) */
 	NDK_VERSION Version; /* the lowest that the program can use: 1.1, 1.2 or 2.1 */
-	const char *Socket;  /* NULL: $ORIEL_SOCKET, else /run/oriel/ndk.sock */
-	ULONG Flags;         /* 0 */
+	const char
+		*Socket; /* NULL: $ORIEL_SOCKET, else /run/oriel/ndk.sock; or "in-process:FILE" */
+	ULONG Flags;     /* 0 */
 } ORIEL_OPEN_PARAMETERS;
 
 /*
@@ -1336,6 +1337,13 @@ typedef struct _ORIEL_OPEN_PARAMETERS {
  * Parameters may be NULL: version 1.2, default socket. NDIS_STATUS_BAD_VERSION,
  * STATUS_DEVICE_NOT_READY (no daemon there), STATUS_ACCESS_VIOLATION (not allowed to connect),
  * STATUS_INSUFFICIENT_RESOURCES.
+ *
+ * "in-process:FILE" instead of a socket's path: no daemon; the data plane is in the process itself
+ * and FILE is its configuration, as orield's. It is served by the calls of the program and stands
+ * still between them: OrielProgress(), OrielWait(), and taking results from an empty CQ. One such
+ * adapter at a time in a process. Opening takes as long as the devices do. Besides those above
+ * STATUS_NOT_SUPPORTED (libndk-inprocess is not installed), STATUS_INVALID_PARAMETER (FILE),
+ * STATUS_DEVICE_BUSY (the process has one).
  */
 ORIEL_API NTSTATUS OrielOpenAdapter(const ORIEL_OPEN_PARAMETERS *Parameters,
 				    NDK_ADAPTER **ppNdkAdapter);
@@ -1363,7 +1371,8 @@ ORIEL_API NTSTATUS OrielWait(NDK_ADAPTER *pNdkAdapter, LONG TimeoutMilliseconds)
 
 /*
  * A descriptor that polls readable when OrielProgress() has something to do. It stays the
- * adapter's. Call OrielProgress() until it returns 0 before sleeping on it.
+ * adapter's. Call OrielProgress() until it returns 0 before sleeping on it. -1: in-process, and the
+ * process has no descriptors left.
  */
 ORIEL_API int OrielGetEventFd(NDK_ADAPTER *pNdkAdapter);
 

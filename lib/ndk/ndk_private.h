@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "ndk/ndk.h"
+#include "ndk/plane.h"
 #include "shm/layout.h"
 #include "shm/spsc.h"
 
@@ -223,11 +224,13 @@ struct adapter {
 	int kick_fd;    /* an eventfd, for callbacks that become due without the daemon */
 	int control_fd; /* wakes the control core */
 	int timer_fd;   /* of queues whose callbacks wait; -1 until moderation is used */
+	int tick_fd;    /* in-process: wakes whoever sleeps on epoll_fd for the next turn, or -1 */
 	int epoll_fd;   /* all of these and the socket */
 	int worker_fd[SHM_MAX_WORKERS];
 	uint32_t workers;
 	struct shm_session *session;
 	uint64_t session_size;
+	struct ndk_plane plane;    /* all zero: there is a daemon */
 	struct adapter *next_open; /* all of the process */
 
 	pthread_mutex_t progress;
@@ -277,14 +280,40 @@ static inline struct adapter *adapter_of(NDK_ADAPTER *ndk)
 
 NTSTATUS session_join(struct adapter *adapter, const char *path);
 void session_leave(struct adapter *adapter);
+/* Leaves the text for OrielOpenErrorText() and returns the status. */
+NTSTATUS session_refuse(NTSTATUS status, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+NTSTATUS session_status_of_errno(int error);
 bool session_is_alive(const struct adapter *adapter);
 void adapter_kick(struct adapter *adapter);
 void adapter_tell(struct adapter *adapter, ORIEL_EVENT event, NDK_OBJECT_HEADER *header,
 		  ULONG reason);
+bool adapter_has_work(struct adapter *adapter); /* for OrielProgress() */
 /* adapter.lock is held. */
 void adapter_async_event(struct adapter *adapter, const struct shm_async *async);
 NTSTATUS query_extension(NDK_OBJECT_HEADER *header, GUID *id, NDK_VERSION version,
 			 NDK_EXTENSION_INTERFACE *interface);
+
+/* --- a data plane within the process: plane.c -------------------------------------------- */
+
+#define ORIEL_IN_PROCESS "in-process:" /* and the configuration file, instead of a socket */
+
+/* Opens it and fills in adapter->plane and adapter->socket. */
+NTSTATUS plane_open(struct adapter *adapter, const char *configuration);
+/* Has it answer what was said on the socket; nothing with a daemon. */
+void plane_hear(struct adapter *adapter);
+/* OrielWait() and OrielGetEventFd(). */
+NTSTATUS plane_wait(struct adapter *adapter, LONG milliseconds);
+bool plane_tick(struct adapter *adapter); /* false: no descriptors left */
+void plane_drain_ticks(const struct adapter *adapter);
+
+/* With a daemon there is nobody to be driven. */
+static inline unsigned int plane_turn(struct adapter *adapter)
+{
+	if (!adapter->plane.turn)
+		return 0;
+	return adapter->plane.turn(adapter->plane.context, false);
+}
 
 /* --- memory --------------------------------------------------------------------------------- */
 

@@ -108,6 +108,7 @@ static void drain_wakes(struct adapter *adapter)
 	while (read(adapter->wake_fd, wakes, sizeof(wakes)) == sizeof(wakes))
 		;
 	moderation_drain(adapter);
+	plane_drain_ticks(adapter);
 	if (read(adapter->kick_fd, &kicks, sizeof(kicks)) < 0)
 		return; /* EAGAIN: nobody kicked */
 }
@@ -147,6 +148,7 @@ ULONG OrielProgress(NDK_ADAPTER *pNdkAdapter)
 	/* Another thread drives progress, or this one is in a callback. */
 	if (pthread_mutex_trylock(&adapter->progress))
 		return 0;
+	plane_turn(adapter);
 	if (adapter->fd_given)
 		drain_wakes(adapter);
 	pthread_mutex_lock(&adapter->lock);
@@ -173,7 +175,7 @@ ULONG OrielProgress(NDK_ADAPTER *pNdkAdapter)
 
 /* --- sleeping ------------------------------------------------------------------------ */
 
-static bool something_waits(struct adapter *adapter)
+bool adapter_has_work(struct adapter *adapter)
 {
 	bool waits;
 
@@ -204,11 +206,13 @@ NTSTATUS OrielWait(NDK_ADAPTER *pNdkAdapter, LONG TimeoutMilliseconds)
 	int64_t deadline = now_ms() + TimeoutMilliseconds;
 	struct epoll_event event;
 
+	if (adapter->plane.turn)
+		return plane_wait(adapter, TimeoutMilliseconds);
 	for (;;) {
 		int64_t left = TimeoutMilliseconds < 0 ? -1 : deadline - now_ms();
 		int ready;
 
-		if (something_waits(adapter))
+		if (adapter_has_work(adapter))
 			return STATUS_SUCCESS;
 		if (adapter->dead)
 			return STATUS_DEVICE_REMOVED;
@@ -216,7 +220,7 @@ NTSTATUS OrielWait(NDK_ADAPTER *pNdkAdapter, LONG TimeoutMilliseconds)
 			return STATUS_TIMEOUT;
 		ready = epoll_wait(adapter->epoll_fd, &event, 1, (int)left);
 		if (ready == 0)
-			return something_waits(adapter) ? STATUS_SUCCESS : STATUS_TIMEOUT;
+			return adapter_has_work(adapter) ? STATUS_SUCCESS : STATUS_TIMEOUT;
 		if (ready < 0)
 			return STATUS_SUCCESS; /* a signal: its handler may want the caller awake */
 		drain_wakes(adapter);
@@ -234,6 +238,10 @@ int OrielGetEventFd(NDK_ADAPTER *pNdkAdapter)
 	struct adapter *adapter = adapter_of(pNdkAdapter);
 
 	pthread_mutex_lock(&adapter->lock);
+	if (!adapter->fd_given && !plane_tick(adapter)) {
+		pthread_mutex_unlock(&adapter->lock);
+		return -1;
+	}
 	adapter->fd_given = true;
 	/* What is due already must be seen by whoever sleeps on it now. */
 	if (adapter->first_call)

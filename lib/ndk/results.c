@@ -160,7 +160,7 @@ static void take_from_ring(struct cq *cq, uint32_t r, struct results *results)
 		shm_store_release(&ring->cursor->head, ring->head);
 }
 
-static ULONG take_results(struct cq *cq, struct results *results)
+static void take_what_is_there(struct cq *cq, struct results *results)
 {
 	spin_lock(&cq->lock);
 	for (uint32_t i = 0; i < cq->all_rings && results->count < results->room; i++) {
@@ -173,6 +173,13 @@ static ULONG take_results(struct cq *cq, struct results *results)
 	}
 	cq_forget_old_rings(cq);
 	spin_unlock(&cq->lock);
+}
+
+static ULONG take_results(struct cq *cq, struct results *results)
+{
+	take_what_is_there(cq, results);
+	if (results->count == 0 && plane_turn(cq->object.adapter))
+		take_what_is_there(cq, results);
 	return results->count;
 }
 

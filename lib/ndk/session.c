@@ -20,12 +20,9 @@
 #define DEFAULT_SOCKET "/run/oriel/ndk.sock"
 #define PATIENCE_MS    2000
 
-static _Thread_local char error_text[256];
+static _Thread_local char error_text[1024];
 
-static NTSTATUS refuse(NTSTATUS status, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static NTSTATUS refuse(NTSTATUS status, const char *format, ...)
+NTSTATUS session_refuse(NTSTATUS status, const char *format, ...)
 {
 	va_list arguments;
 
@@ -40,13 +37,17 @@ const char *OrielOpenErrorText(void)
 	return error_text;
 }
 
-static NTSTATUS status_of_errno(int error)
+NTSTATUS session_status_of_errno(int error)
 {
 	switch (error) {
 	case ENOENT:
 	case ECONNREFUSED:
 	case EAGAIN:
-	case ETIMEDOUT: return STATUS_DEVICE_NOT_READY;
+	case ETIMEDOUT:
+	case ENODEV: return STATUS_DEVICE_NOT_READY;
+	case EINVAL: return STATUS_INVALID_PARAMETER;
+	case EBUSY: return STATUS_DEVICE_BUSY;
+	case EPROTONOSUPPORT: return NDIS_STATUS_BAD_VERSION;
 	case EACCES:
 	case EPERM: return STATUS_ACCESS_VIOLATION;
 	default: return STATUS_INSUFFICIENT_RESOURCES;
@@ -59,22 +60,24 @@ static NTSTATUS connect_socket(struct adapter *adapter, const char *path)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
 	if (!path)
-		path = getenv("ORIEL_SOCKET");
+		path = secure_getenv("ORIEL_SOCKET");
 	if (!path || !*path)
 		path = DEFAULT_SOCKET;
+	if (!strncmp(path, ORIEL_IN_PROCESS, strlen(ORIEL_IN_PROCESS)))
+		return plane_open(adapter, path + strlen(ORIEL_IN_PROCESS));
 	if (strlen(path) >= sizeof(address.sun_path))
-		return refuse(STATUS_INVALID_PARAMETER, "%s: longer than a socket's path can be",
-			      path);
+		return session_refuse(STATUS_INVALID_PARAMETER,
+				      "%s: longer than a socket's path can be", path);
 	strcpy(address.sun_path, path);
 	adapter->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (adapter->socket < 0)
-		return refuse(STATUS_INSUFFICIENT_RESOURCES, "socket: %s", strerror(errno));
+		return session_refuse(STATUS_INSUFFICIENT_RESOURCES, "socket: %s", strerror(errno));
 	setsockopt(adapter->socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (connect(adapter->socket, (const struct sockaddr *)&address, sizeof(address)))
-		return refuse(status_of_errno(errno),
-			      "%s: %s: is orield running, and may this user "
-			      "use its socket?",
-			      path, strerror(errno));
+		return session_refuse(session_status_of_errno(errno),
+				      "%s: %s: is orield running, and may this user "
+				      "use its socket?",
+				      path, strerror(errno));
 	return STATUS_SUCCESS;
 }
 
@@ -90,8 +93,8 @@ static NTSTATUS say_hello(struct adapter *adapter)
 	snprintf(hello.name, sizeof(hello.name), "%s", program_invocation_short_name);
 	error = shm_socket_send(adapter->socket, &hello, sizeof(hello), NULL, 0);
 	if (error)
-		return refuse(status_of_errno(-error), "saying hello to the daemon: %s",
-			      strerror(-error));
+		return session_refuse(session_status_of_errno(-error),
+				      "saying hello to the daemon: %s", strerror(-error));
 	return STATUS_SUCCESS;
 }
 
@@ -101,26 +104,28 @@ static NTSTATUS hear_welcome(struct adapter *adapter, struct shm_welcome *welcom
 	struct pollfd ready = { .fd = adapter->socket, .events = POLLIN };
 	int length = 0;
 
+	plane_hear(adapter);
 	if (poll(&ready, 1, PATIENCE_MS) == 1)
 		length = shm_socket_receive(adapter->socket, welcome, sizeof(*welcome), fds, count);
 	else
 		*count = 0;
 	if (length != sizeof(*welcome) || welcome->type != SHM_MSG_WELCOME ||
 	    welcome->magic != SHM_MAGIC_HELLO)
-		return refuse(STATUS_DEVICE_NOT_READY,
-			      "what listens on the socket does not answer as orield does");
+		return session_refuse(STATUS_DEVICE_NOT_READY,
+				      "what listens on the socket does not answer as orield does");
 	if (welcome->status) {
 		welcome->message[sizeof(welcome->message) - 1] = '\0';
-		return refuse(welcome->status, "orield refuses: %s", welcome->message);
+		return session_refuse(welcome->status, "orield refuses: %s", welcome->message);
 	}
 	if (welcome->layout_version != SHM_LAYOUT_VERSION)
-		return refuse(NDIS_STATUS_BAD_VERSION,
-			      "the daemon has shared-memory layout %u, libndk has %u: install both "
-			      "of one version",
-			      welcome->layout_version, SHM_LAYOUT_VERSION);
+		return session_refuse(
+			NDIS_STATUS_BAD_VERSION,
+			"the daemon has shared-memory layout %u, libndk has %u: install both "
+			"of one version",
+			welcome->layout_version, SHM_LAYOUT_VERSION);
 	if (welcome->workers == 0 || welcome->workers > SHM_MAX_WORKERS ||
 	    *count != 3 + welcome->workers)
-		return refuse(STATUS_INTERNAL_ERROR, "orield's welcome is incomplete");
+		return session_refuse(STATUS_INTERNAL_ERROR, "orield's welcome is incomplete");
 	return STATUS_SUCCESS;
 }
 
@@ -133,17 +138,17 @@ static NTSTATUS map_session(struct adapter *adapter, const struct shm_welcome *w
 	int error;
 
 	if (welcome->session_size < needed)
-		return refuse(STATUS_INTERNAL_ERROR, "the session's memory is too small");
+		return session_refuse(STATUS_INTERNAL_ERROR, "the session's memory is too small");
 	error = shm_segment_map(fd, welcome->session_size, true, &address);
 	if (error)
-		return refuse(STATUS_INSUFFICIENT_RESOURCES, "mapping the session's memory: %s",
-			      strerror(-error));
+		return session_refuse(STATUS_INSUFFICIENT_RESOURCES,
+				      "mapping the session's memory: %s", strerror(-error));
 	adapter->session = session = address;
 	adapter->session_size = welcome->session_size;
 	if (session->magic != SHM_MAGIC_SESSION || session->workers != welcome->workers ||
 	    session->layout_version != SHM_LAYOUT_VERSION)
-		return refuse(STATUS_INTERNAL_ERROR,
-			      "the session's memory is not what it should be");
+		return session_refuse(STATUS_INTERNAL_ERROR,
+				      "the session's memory is not what it should be");
 	adapter->workers = welcome->workers;
 	adapter->request_tail = session->request_cursor.tail;
 	adapter->reply_head = session->reply_cursor.head;
@@ -162,7 +167,7 @@ static NTSTATUS watch(struct adapter *adapter)
 	    epoll_ctl(adapter->epoll_fd, EPOLL_CTL_ADD, adapter->wake_fd, &readable) ||
 	    epoll_ctl(adapter->epoll_fd, EPOLL_CTL_ADD, adapter->kick_fd, &readable) ||
 	    epoll_ctl(adapter->epoll_fd, EPOLL_CTL_ADD, adapter->socket, &dead))
-		return refuse(STATUS_INSUFFICIENT_RESOURCES, "epoll: %s", strerror(errno));
+		return session_refuse(STATUS_INSUFFICIENT_RESOURCES, "epoll: %s", strerror(errno));
 	return STATUS_SUCCESS;
 }
 
@@ -200,8 +205,12 @@ NTSTATUS session_join(struct adapter *adapter, const char *path)
 void session_leave(struct adapter *adapter)
 {
 	const int fds[] = { adapter->epoll_fd, adapter->wake_fd,    adapter->kick_fd,
-			    adapter->timer_fd, adapter->control_fd, adapter->socket };
+			    adapter->timer_fd, adapter->control_fd, adapter->socket,
+			    adapter->tick_fd };
 
+	/* First: it writes to the other ends of these. */
+	if (adapter->plane.close)
+		adapter->plane.close(adapter->plane.context);
 	for (unsigned int i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);

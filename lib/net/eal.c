@@ -57,6 +57,14 @@ static uint64_t instance_hash(const char *instance)
 	return hash;
 }
 
+/* Whichever it is: EAL reads the NUMA node from it. */
+static uint32_t this_cpu(void)
+{
+	int cpu = sched_getcpu();
+
+	return cpu < 0 ? 0 : (uint32_t)cpu;
+}
+
 /*
  * Logical lcore 0 is control, 1 .. are the workers, wherever they run: two lcores may share
  * a CPU, which EAL's plain core list cannot say.
@@ -64,8 +72,11 @@ static uint64_t instance_hash(const char *instance)
 static int add_cores(struct eal_arguments *arguments, const struct net_config *config)
 {
 	char map[32 + NET_MAX_WORKERS * 16];
-	int used = snprintf(map, sizeof(map), "0@%u", config->control_cpu);
+	int used;
 
+	if (config->caller_runs)
+		return add(arguments, "--lcores=0@%u", this_cpu());
+	used = snprintf(map, sizeof(map), "0@%u", config->control_cpu);
 	for (uint32_t w = 0; w < config->workers; w++)
 		used += snprintf(map + used, sizeof(map) - (size_t)used, ",%u@%u", w + 1,
 				 config->worker_cpu[w]);
@@ -81,6 +92,8 @@ static int add_memory(struct eal_arguments *arguments, const struct net_config *
 	if (config->hugepages)
 		return given(extra, "--in-memory") ? 0 : add(arguments, "--in-memory");
 	error = add(arguments, "--no-huge");
+	if (!error && config->caller_runs)
+		error = add(arguments, "--no-shconf"); /* no files, as above */
 	if (!error && !given(extra, "-m") && !given(extra, "--socket-mem"))
 		error = add(arguments, "-m%u", eal_memory_mib(config));
 	return error;
@@ -100,7 +113,7 @@ static int add_devices(struct eal_arguments *arguments, const struct net_config 
 			return error;
 		if (device.pci)
 			error = add(arguments, "-a%s", device.text);
-		else
+		else if (!config->caller_runs) /* else it comes and goes with its port */
 			error = add(arguments, "--vdev=%s", device.text);
 		pci |= device.pci;
 	}
@@ -150,6 +163,9 @@ int eal_arguments_build(struct eal_arguments *arguments, const struct net_config
 			    (unsigned long long)instance_hash(instance));
 	if (!error && !arguments->verbose)
 		error = add(arguments, "--log-level=error");
+	/* Its socket's place is one per user, and the process may have one of its own. */
+	if (!error && config->caller_runs)
+		error = add(arguments, "--no-telemetry");
 	if (!error)
 		error = add_devices(arguments, config, extra, message);
 	for (; !error && extra && *extra; extra++) {
@@ -172,7 +188,7 @@ static int check_cpus(const struct net_config *config, const char **message)
 {
 	cpu_set_t allowed;
 
-	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+	if (config->caller_runs || sched_getaffinity(0, sizeof(allowed), &allowed))
 		return 0; /* more CPUs than the set has room for: EAL will see */
 	if (config->control_cpu >= CPU_SETSIZE || !CPU_ISSET(config->control_cpu, &allowed)) {
 		*message = net_message("control-core = %u: this process may not run on that CPU",
@@ -259,6 +275,26 @@ static int clear_sockets(const struct net_config *config, const char **message)
 	return 0;
 }
 
+/* EAL pins the thread that starts it; a caller's stays where its program wants it. */
+static int start_eal(const struct net_config *config, struct eal_arguments *arguments)
+{
+	static bool started; /* as EAL is: once in a process, never again */
+	cpu_set_t allowed;
+	bool known;
+	int error = 0;
+
+	if (!config->caller_runs)
+		return rte_eal_init(arguments->count, arguments->argument) < 0 ? -1 : 0;
+	if (started)
+		return 0;
+	known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
+	error = rte_eal_init(arguments->count, arguments->argument) < 0 ? -1 : 0;
+	if (known)
+		sched_setaffinity(0, sizeof(allowed), &allowed);
+	started = error == 0;
+	return error;
+}
+
 int net_init_eal(const struct net_config *config, const char *program, char *const eal_arguments[],
 		 const char **message)
 {
@@ -273,11 +309,12 @@ int net_init_eal(const struct net_config *config, const char *program, char *con
 		error = eal_arguments_build(&arguments, config, program, eal_arguments, message);
 	if (error)
 		return error;
-	warn_of_overlap(config);
+	if (!config->caller_runs)
+		warn_of_overlap(config);
 	net_log_capture(arguments.verbose);
 	mark = net_log_mark();
 	/* EAL keeps pointers into the vector no longer than this call. */
-	if (rte_eal_init(arguments.count, arguments.argument) < 0) {
+	if (start_eal(config, &arguments)) {
 		error = rte_errno ? -rte_errno : -EIO;
 		net_log_release();
 		*message = eal_failure(config, mark, rte_strerror(-error));

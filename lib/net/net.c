@@ -53,7 +53,7 @@ static int check_config(const struct net_config *config, const char **message)
 		return -EINVAL;
 	}
 	for (uint32_t w = 0; w < config->workers; w++) {
-		if (!rte_lcore_is_enabled(w + 1)) {
+		if (!config->caller_runs && !rte_lcore_is_enabled(w + 1)) {
 			*message = "EAL was started with fewer lcores than workers";
 			return -EINVAL;
 		}
@@ -131,7 +131,13 @@ int net_start_workers(struct net *net)
 	__atomic_store_n(&net->stop, 0, __ATOMIC_RELAXED);
 	net->running = true;
 	for (uint32_t w = 0; w < net->config.workers; w++) {
-		int error = rte_eal_remote_launch(worker_run, &net->worker[w], w + 1);
+		int error;
+
+		if (net->config.caller_runs) {
+			worker_enter(&net->worker[w]);
+			continue;
+		}
+		error = rte_eal_remote_launch(worker_run, &net->worker[w], w + 1);
 
 		if (error) {
 			net_stop_workers(net);
@@ -148,9 +154,32 @@ void net_stop_workers(struct net *net)
 	__atomic_store_n(&net->stop, 1, __ATOMIC_SEQ_CST);
 	for (uint32_t w = 0; w < net->config.workers; w++)
 		worker_wake(&net->worker[w]);
-	for (uint32_t w = 0; w < net->config.workers; w++)
-		rte_eal_wait_lcore(w + 1);
+	for (uint32_t w = 0; w < net->config.workers; w++) {
+		if (net->config.caller_runs)
+			worker_leave(&net->worker[w]);
+		else
+			rte_eal_wait_lcore(w + 1);
+	}
 	net->running = false;
+}
+
+unsigned int net_turn(struct net *net)
+{
+	const uint64_t now = net_clock(net);
+	unsigned int done = 0;
+
+	for (uint32_t w = 0; w < net->config.workers; w++)
+		done += worker_turn(&net->worker[w], now);
+	return done;
+}
+
+bool net_has_messages(const struct net *net)
+{
+	for (uint32_t w = 0; w < net->config.workers; w++)
+		if (!rte_ring_empty(net->worker[w].messages) ||
+		    !rte_ring_empty(net->worker[w].slow))
+			return true;
+	return false;
 }
 
 void net_destroy(struct net *net)

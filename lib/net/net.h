@@ -78,6 +78,11 @@ struct net_config {
 	enum net_idle idle;
 	bool migrate;   /* queue pairs follow their frames to the worker at which they land */
 	bool hugepages; /* false: EAL runs with --no-huge */
+	/*
+	 * The workers have no lcores: they run in net_turn(), in the thread that runs control. EAL
+	 * starts once in a process, without ports, and leaves the calling thread where it ran.
+	 */
+	bool caller_runs;
 };
 
 struct net;
@@ -94,8 +99,16 @@ int net_create(struct net **net, const struct net_config *config, struct transpo
 	       struct memory *memory, const struct net_io *io, const char **message);
 int net_start_workers(struct net *net);
 void net_stop_workers(struct net *net); /* returns when all have left their loops */
+/*
+ * With caller_runs: one turn of every worker. Returns how much there was to do, 0 for none; what
+ * the workers had to say is there for net_poll() when net_has_messages().
+ */
+unsigned int net_turn(struct net *net);
+bool net_has_messages(const struct net *net);
 void net_destroy(struct net *net);
 
+/* Monotonic, ns: the workers' time. Any thread. */
+uint64_t net_clock(const struct net *net);
 /* NUMA node of the first port, or -1. */
 int net_numa_node(const struct net *net);
 /*

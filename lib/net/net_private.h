@@ -66,7 +66,8 @@ void pools_destroy(struct net *net);
 struct net_port {
 	struct link link; /* read-only once workers run */
 	struct device device;
-	uint16_t id; /* DPDK's */
+	uint16_t id;                 /* DPDK's */
+	struct rte_device *attached; /* by us, and so to be removed; else NULL */
 	bool open;
 	bool started;
 	bool promiscuous; /* because of us */
@@ -200,9 +201,6 @@ struct net {
 	uint32_t mad_psn;
 };
 
-/* Monotonic, ns. */
-uint64_t net_clock(const struct net *net);
-
 /* wake.c: eventfds, two of each: a client can make the one that it holds block. */
 int wake_create(void); /* or a negative errno */
 void wake_close(int fd);
@@ -214,7 +212,10 @@ bool wake_drain(int fd);
 /* worker.c */
 int worker_create(struct net *net, unsigned int index);
 void worker_destroy(struct worker *worker);
-int worker_run(void *worker); /* the loop; an lcore's function */
+int worker_run(void *worker); /* the loop; an lcore's function: enter, turn, turn .. leave */
+void worker_enter(struct worker *worker);
+unsigned int worker_turn(struct worker *worker, uint64_t now);
+void worker_leave(struct worker *worker);
 /* Whoever put something into a ring of the worker calls it then. */
 void worker_wake(struct worker *worker);
 

@@ -84,6 +84,22 @@ static int find_port(const struct device *device, uint16_t *id)
 	return -ENODEV;
 }
 
+/* EAL did not bring it along: see net_config.caller_runs. One that is there already is PCI. */
+static int attach(const struct net_port_config *config, const struct device *device,
+		  const char **message)
+{
+	unsigned int mark = net_log_mark();
+	int error = rte_dev_probe(device->text);
+	const char *missing;
+
+	if (!error || error == -EEXIST)
+		return 0;
+	missing = driver_missing(device);
+	if (missing)
+		return refuse(config, -ENODEV, message, missing);
+	return refuse_with_cause(config, error, message, "does not start", mark);
+}
+
 /* --- MTU --------------------------------------------------------------------------- */
 
 static int set_interface_mtu(const struct net_port *port, const struct net_port_config *config,
@@ -221,12 +237,17 @@ int port_open(struct net *net, uint32_t index, const char **message)
 		return error;
 	if (link_path_mtu(config->mtu) == 0)
 		return refuse(config, -EINVAL, message, "mtu is too small for any path MTU (340)");
+	if (net->config.caller_runs)
+		error = attach(config, &port->device, message);
+	if (error)
+		return error;
 	if (find_port(&port->device, &port->id))
 		return device_failed(config, &port->device, message);
 	error = rte_eth_dev_info_get(port->id, &info);
 	if (error)
 		return refuse(config, error, message, "says nothing of itself");
 	port->open = true;
+	port->attached = net->config.caller_runs ? info.device : NULL;
 	snprintf(port->driver, sizeof(port->driver), "%s", info.driver_name);
 	port->socket = rte_eth_dev_socket_id(port->id);
 	if (port->socket < 0 || port->socket >= RTE_MAX_NUMA_NODES)
@@ -303,5 +324,8 @@ void port_close(struct net_port *port)
 		rte_eth_dev_stop(port->id);
 	if (port->open)
 		rte_eth_dev_close(port->id);
+	if (port->attached)
+		rte_dev_remove(port->attached);
+	port->attached = NULL;
 	port->started = port->open = false;
 }

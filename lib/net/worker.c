@@ -64,6 +64,11 @@ static unsigned int turn(struct worker *worker, uint64_t now)
 	return done;
 }
 
+unsigned int worker_turn(struct worker *worker, uint64_t now)
+{
+	return turn(worker, now);
+}
+
 /* --- nothing to do ----------------------------------------------------------------- */
 
 static void announce_sleep(struct worker *worker)
@@ -146,6 +151,20 @@ static void idle(struct worker *worker)
 		try_to_sleep(worker);
 }
 
+void worker_enter(struct worker *worker)
+{
+	memory_reader_online(worker->net->memory, worker->index);
+}
+
+void worker_leave(struct worker *worker)
+{
+	/* The last answers (to a DREQ, say) still leave. */
+	transmit_control(worker);
+	fault_drain(worker);
+	transmit_flush(worker, net_clock(worker->net));
+	memory_reader_offline(worker->net->memory, worker->index);
+}
+
 int worker_run(void *argument)
 {
 	struct worker *worker = argument;
@@ -153,7 +172,7 @@ int worker_run(void *argument)
 
 	/* Sleeps of 50 us are meant: the usual slack would double them. */
 	prctl(PR_SET_TIMERSLACK, 1);
-	memory_reader_online(net->memory, worker->index);
+	worker_enter(worker);
 	while (!__atomic_load_n(&net->stop, __ATOMIC_RELAXED)) {
 		if (turn(worker, net_clock(net))) {
 			worker->empty_turns = 0;
@@ -162,11 +181,7 @@ int worker_run(void *argument)
 			idle(worker);
 		}
 	}
-	/* The last answers (to a DREQ, say) still leave. */
-	transmit_control(worker);
-	fault_drain(worker);
-	transmit_flush(worker, net_clock(net));
-	memory_reader_offline(net->memory, worker->index);
+	worker_leave(worker);
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -201,6 +202,21 @@ bool parse_address(const char *text, struct sockaddr_storage *address)
 	return inet_pton(AF_INET6, text, &v6->sin6_addr) == 1;
 }
 
+/*
+ * An end without a daemon is served by a thread as well, by turns without callbacks, since scenes
+ * wait for one end at a time.
+ */
+static void *serve(void *context)
+{
+	const struct end *end = context;
+
+	while (__atomic_load_n(&end->served, __ATOMIC_RELAXED)) {
+		OrielWait(end->adapter, 0);
+		usleep(20);
+	}
+	return NULL;
+}
+
 static void open_end(struct end *end, const char *name, const char *socket, const char *address)
 {
 	const ORIEL_OPEN_PARAMETERS parameters = { .Size = sizeof(parameters),
@@ -211,7 +227,10 @@ static void open_end(struct end *end, const char *name, const char *socket, cons
 	end->name = name;
 	end->socket = socket;
 	DEMAND(parse_address(address, &end->address), "%s", address);
-	SUCCEEDS(OrielOpenAdapter(&parameters, &end->adapter));
+	expect_status(OrielOpenAdapter(&parameters, &end->adapter), STATUS_SUCCESS,
+		      OrielOpenErrorText());
+	end->served = !strncmp(socket, "in-process:", 11);
+	DEMAND(!end->served || pthread_create(&end->server, NULL, serve, end) == 0, "no thread");
 	SUCCEEDS(OrielAllocateMemory(MEMORY, 0, &end->mdl));
 	end->bytes = end->mdl->StartVa;
 	sync = sync_begin(end->adapter);
@@ -233,6 +252,8 @@ static void open_end(struct end *end, const char *name, const char *socket, cons
 
 static void close_end(struct end *end)
 {
+	if (__atomic_exchange_n(&end->served, false, __ATOMIC_RELAXED))
+		pthread_join(end->server, NULL);
 	OrielCloseAdapter(end->adapter);
 	OrielFreeMemory(end->mdl);
 }

@@ -7,6 +7,7 @@
 #define INTEGRATION_PLAY_H
 
 #include <ndk/ndk.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,8 @@ struct end {
 	NDK_MR *mr; /* all of `bytes`, every right */
 	MDL *mdl;
 	uint8_t *bytes;
+	bool served; /* its data plane is in this process, and runs in */
+	pthread_t server;
 };
 
 struct scene {

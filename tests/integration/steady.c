@@ -5,6 +5,7 @@
  * disconnect.
  */
 #include <arpa/inet.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,10 @@
 
 #include "oriel-perf/peer.h"
 
-#define CHUNK 65536u
+#define CHUNK    65536u
+#define PATIENCE 15000 /* ms */
 
-static const char usage[] = "Usage: steady EXPORT-ADDRESS PORT OWN-ADDRESS loop|watch\n"
+static const char usage[] = "Usage: steady EXPORT-ADDRESS PORT OWN-ADDRESS loop|watch|again|sleep\n"
 			    "       steady EXPORT-ADDRESS PORT OWN-ADDRESS fill|verify SEED\n";
 
 static volatile sig_atomic_t stop;
@@ -126,6 +128,39 @@ static bool watch(struct session *session)
 	return true;
 }
 
+/* The same by poll(2) on the adapter's descriptor: nothing is called but what it asks for. */
+static bool sleep_on_descriptor(struct session *session)
+{
+	struct pollfd event = { .fd = OrielGetEventFd(session->adapter), .events = POLLIN };
+
+	while (!stop && !session->disconnected) {
+		while (OrielProgress(session->adapter))
+			;
+		if (!session->disconnected && poll(&event, 1, PATIENCE) == 0)
+			break;
+	}
+	printf("%s\n", session->disconnected ? "disconnected" : "slept");
+	return session->disconnected;
+}
+
+/* Sessions one behind the other, each with data that the one before it did not write. */
+static bool again(struct session *session, const struct session_options *options,
+		  const struct sockaddr_storage *export)
+{
+	for (uint64_t seed = 1; seed <= 3; seed++) {
+		if (seed > 1 &&
+		    !(session_open(session, options) && export_open(session, export, NULL)))
+			return false;
+		if (!fill(session, true, seed) || !fill(session, false, seed))
+			return false;
+		if (seed < 3) {
+			export_close(session);
+			session_close(session);
+		}
+	}
+	return true;
+}
+
 static bool parse(char **argv, struct sockaddr_storage *export, struct session_options *options)
 {
 	struct sockaddr_in *remote = (struct sockaddr_in *)export;
@@ -159,6 +194,10 @@ int main(int argc, char **argv)
 		good = loop(&session);
 	else if (good && !strcmp(argv[4], "watch"))
 		good = watch(&session);
+	else if (good && !strcmp(argv[4], "again"))
+		good = again(&session, &options, &export);
+	else if (good && !strcmp(argv[4], "sleep"))
+		good = sleep_on_descriptor(&session);
 	else if (good)
 		good = argc == 6 &&
 		       fill(&session, !strcmp(argv[4], "fill"), strtoull(argv[5], NULL, 10));

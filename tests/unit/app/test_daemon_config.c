@@ -19,7 +19,7 @@ static int read_config(const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	error = config_read(&config, config_file(text));
+	error = config_read(&config, config_file(text), false, stderr);
 	config_file_remove();
 	return error;
 }
