@@ -32,12 +32,17 @@ class Skip(Exception):
     """The machine lacks what the test needs."""
 
 
-def test(rule):
-    """Registers a test; `rule` says what it holds and becomes its name."""
+def test(rule, slow=False):
+    """Registers a test; `rule` says what it holds and becomes its name. The quick form of the
+    test suite leaves out what is slow: takes five seconds or more, mostly of waiting."""
     def register(function):
-        TESTS.append((rule, function))
+        TESTS.append((rule, left_out if slow and QUICK else function))
         return function
     return register
+
+
+def left_out():
+    raise Skip("slow")
 
 
 # --- the private world ------------------------------------------------------------------------

@@ -155,7 +155,7 @@ def daemon_restart():
     stop(target, b, a)
 
 
-@test("B110: the memif client's daemon may restart, whichever end it is of an export")
+@test("B110: the memif client's daemon may restart, whichever end it is of an export", slow=True)
 def link_restart():
     for exporter in ("server", "client"):
         # Who listens at the link's socket has to be there first.
@@ -302,7 +302,8 @@ def listening():
     stop(taken, b, a)
 
 
-@test("B69, B34: link down under load: programs end, and with the link up all works again")
+@test("B69, B34: link down under load: programs end, and with the link up all works again",
+      slow=True)
 def link_down():
     rig.veth("d3", "p3")
     a = Daemon("a", "net_af_packet0,iface=d3", "10.66.0.1/24")

@@ -61,7 +61,8 @@ def commands():
     expect_equal(server.stop(), 0, "exit status")
 
 
-@test("data is right under loss, duplicates, reordering, damage and delay in both directions")
+@test("data is right under loss, duplicates, reordering, damage and delay in both directions",
+      slow=True)
 def survive():
     shares = "\n".join(f"{direction}-{kind} = 0.5%" for direction in ("receive", "transmit")
                        for kind in ("loss", "duplicate", "reorder", "corrupt", "delay"))
@@ -83,7 +84,8 @@ def survive():
     expect_equal(client.stop(), 0, "the client's status")
 
 
-@test("a port that loses everything ends its connections, and serves again when it does not")
+@test("a port that loses everything ends its connections, and serves again when it does not",
+      slow=True)
 def dead():
     server, client, target = pair()
     watcher = steady(client, "loop")

@@ -97,7 +97,7 @@ def second():
     expect_equal(server.stop(), 0, "exit status")
 
 
-@test("B114: daemons side by side, started at the same time")
+@test("B114: daemons side by side, started at the same time", slow=True)
 def side_by_side():
     for _ in range(1 if rig.QUICK else 4):
         some = [Daemon(f"s{n}", rig.memif(f"s{n}", "server"), f"10.66.{n}.1/24", number=n,
@@ -138,7 +138,7 @@ def strangers():
     server.stop()
 
 
-@test("a crowd that connects and says nothing keeps nobody else out for long")
+@test("a crowd that connects and says nothing keeps nobody else out for long", slow=True)
 def silent_crowd():
     if rig.QUICK:
         raise rig.Skip("takes as long as the daemon's patience with the silent")

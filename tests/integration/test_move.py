@@ -144,7 +144,7 @@ def closed():
         expect_equal(process.stop(), 0, f"exit status of {process.name}")
 
 
-@test("a daemon that is killed while queue pairs move: the other end serves on")
+@test("a daemon that is killed while queue pairs move: the other end serves on", slow=True)
 def killed():
     server, client, target = pair()
     traffic = steady(client, "loop")

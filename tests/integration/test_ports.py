@@ -79,7 +79,7 @@ def remove(*interfaces):
 # --- MTU --------------------------------------------------------------------------------------
 
 
-@test("path MTU 4096 over net_af_packet, with mtu 4200, 9000 and 9600")
+@test("path MTU 4096 over net_af_packet, with mtu 4200, 9000 and 9600", slow=True)
 def af_packet():
     for mtu in (4200, 9000, 9600):
         rig.veth("d0", "d1")
@@ -175,7 +175,7 @@ def unlike():
 # --- the other end goes away ----------------------------------------------------------------------
 
 
-@test("B110: a net_memif client finds its server again after that was killed or stopped")
+@test("B110: a net_memif client finds its server again after that was killed or stopped", slow=True)
 def memif_server_returns():
     devices = rig.memif("l", "server"), rig.memif("l", "client")
     link = Link(devices, "")
@@ -194,7 +194,7 @@ def memif_server_returns():
     link.stop()
 
 
-@test("an interface that goes down, up, and away under a port: delays, and no crash")
+@test("an interface that goes down, up, and away under a port: delays, and no crash", slow=True)
 def interface_goes():
     rig.veth("d0", "d1")
     link = Link(("net_af_packet0,iface=d0", "net_af_packet0,iface=d1"), "")
@@ -258,7 +258,8 @@ class Wire:
         rig.until(lambda: daemon.verdicts()[reason], f"counted as {reason}")
 
 
-@test("frames of the whole mtu come in and go out, tagged or not; longer ones are dropped")
+@test("frames of the whole mtu come in and go out, tagged or not; longer ones are dropped",
+      slow=True)
 def whole():
     for kind, mtu in (("net_af_packet", 1500), ("net_af_packet", 9600), ("net_tap", 1504),
                       ("net_af_xdp", 3374)):
@@ -291,7 +292,7 @@ def whole():
 # --- VLAN ---------------------------------------------------------------------------------------
 
 
-@test("B80: ports of one VLAN talk over every kind of link; ports of two do not")
+@test("B80: ports of one VLAN talk over every kind of link; ports of two do not", slow=True)
 def vlan():
     rig.veth("d0", "d1")
     for devices in (("net_af_packet0,iface=d0", "net_af_packet0,iface=d1"),
