@@ -68,7 +68,10 @@ static inline void frame_set_ecn(uint8_t *buffer, const struct frame_template *t
  */
 uint16_t roce_source_port(uint32_t flow_label, uint32_t qpn, uint32_t remote_qpn);
 
-/* Rebuilds the frame of a view from its fields; room for 2 KiB more than the payload. For tests. */
+/*
+ * Rebuilds the frame of a view from its fields; `out` has FRAME_OVERHEAD_MAX bytes more than the
+ * payload. For tests.
+ */
 uint32_t wire_reencode(const struct wire_view *view, uint8_t *out);
 
 #endif

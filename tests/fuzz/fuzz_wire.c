@@ -43,7 +43,7 @@ static bool canonical(const struct wire_view *view)
 static void frame_round_trip(const struct wire_view *view)
 {
 	const uint32_t length = (uint32_t)(view->icrc - view->frame) + ICRC_SIZE;
-	uint8_t *out = malloc(length);
+	uint8_t *out = malloc(FRAME_OVERHEAD_MAX + view->payload_length);
 
 	CHECK(out);
 	CHECK(wire_reencode(view, out) == length);
