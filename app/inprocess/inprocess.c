@@ -11,7 +11,7 @@
 #include "ndk/plane.h"
 #include "orield/daemon.h"
 
-#define CONTROL_EVERY 20000ull    /* ns: timers of the control core */
+#define CONTROL_EVERY 50000ull    /* ns: timers of the control core */
 #define SOCKETS_EVERY 10000000ull /* ns */
 
 __attribute__((visibility("default"))) ndk_plane_opener oriel_plane_open;

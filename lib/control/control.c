@@ -222,7 +222,7 @@ static unsigned int poll_sessions(struct control *control)
 {
 	unsigned int done = 0;
 
-	for (uint32_t s = 1; s < CONTROL_MAX_SESSIONS; s++) {
+	for (uint32_t s = 1; s <= control->highest_session; s++) {
 		if (session_is_open(control, s))
 			done += session_poll(control, s);
 		if (session_is_open(control, s))

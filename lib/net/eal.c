@@ -12,6 +12,8 @@
 #include "net/eal.h"
 #include "net/message.h"
 
+#define EVERYBODY_MIB 1024u
+
 /* --- the vector -------------------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static int add(struct eal_arguments *arguments,
@@ -125,6 +127,7 @@ static int add_devices(struct eal_arguments *arguments, const struct net_config 
 uint32_t eal_memory_mib(const struct net_config *config)
 {
 	uint64_t bytes = 0;
+	uint32_t mib;
 
 	for (uint32_t p = 0; p < config->ports; p++) {
 		struct device device;
@@ -134,7 +137,9 @@ uint32_t eal_memory_mib(const struct net_config *config)
 			bytes += pool_bytes_per_worker(device.room) * config->workers;
 	}
 	/* Rings, queues, drivers; and the gaps of EAL's allocator. */
-	return (uint32_t)((bytes + bytes / 4) >> 20) + 64 + 8 * config->workers;
+	mib = (uint32_t)((bytes + bytes / 4) >> 20) + 64 + 8 * config->workers;
+	/* Whoever opens a data plane later in this process may have more and larger ports. */
+	return config->caller_runs && mib < EVERYBODY_MIB ? EVERYBODY_MIB : mib;
 }
 
 int eal_arguments_build(struct eal_arguments *arguments, const struct net_config *config,

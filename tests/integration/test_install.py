@@ -92,6 +92,31 @@ def symbols():
     expect_equal(strange, [], "symbols that are not ours")
 
 
+@test("libndk-inprocess is found by the installed libndk, and shows one function to it")
+def in_process():
+    files = install()
+    _, where = flags(files)
+    program = TREE + next(file for file in files if file.endswith("/bin/oriel-perf"))
+    result = run(program, "--in-process", "/absent.conf", "--export", "10.0.0.1:7471",
+                 env={"PATH": "/usr/bin:/bin"})
+    expect("/absent.conf: No such file or directory" in result.stderr, f"{result}")
+    dynamic = run("readelf", "--dynamic", "--wide", f"{where}/libndk-inprocess.so").stdout
+    expect_equal(re.findall(r"\(SONAME\).*\[(.*)\]", dynamic), ["libndk-inprocess.so.0"], "SONAME")
+    table = run("readelf", "--dyn-syms", "--wide", f"{where}/libndk-inprocess.so").stdout
+    names = re.findall(r"^ +\d+: \w+ +\d+ (?:FUNC|OBJECT) +GLOBAL +DEFAULT +\d+ (\S+)", table, re.M)
+    expect_equal([name for name in names if not name.startswith("ORIEL_0.1")],
+                 ["oriel_plane_open@@ORIEL_0.1"], "symbols")
+    words = run("pkg-config", "--libs", "ndk-inprocess",
+                env={**os.environ, "PKG_CONFIG_SYSROOT_DIR": TREE, "PKG_CONFIG_LIBDIR":
+                     TREE + os.path.dirname(next(f for f in files if f.endswith("/ndk.pc")))})
+    rig.write_file("main.c", "int main(void)\n{\n\treturn 0;\n}\n")
+    program = f"{rig.WORK}/program"
+    result = run("cc", f"{rig.WORK}/main.c", "-o", program, *words.stdout.split())
+    expect(result.returncode == 0, f"cc: {result.stderr}")
+    expect("libndk-inprocess.so.0" in run("readelf", "--dynamic", "--wide", program).stdout,
+           "a program says that it wants the library")
+
+
 @test("B132: nothing that is installed has the name of something that others install")
 def names():
     system = set()

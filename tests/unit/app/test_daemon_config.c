@@ -10,6 +10,8 @@
 
 static struct config config;
 
+static bool caller_runs;
+
 static int read_config(const char *format, ...)
 {
 	char text[2048];
@@ -19,7 +21,7 @@ static int read_config(const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	error = config_read(&config, config_file(text), false, stderr);
+	error = config_read(&config, config_file(text), caller_runs, stderr);
 	config_file_remove();
 	return error;
 }
@@ -236,4 +238,23 @@ Test(daemon_config, every_key_of_congestion_control_reaches_its_place)
 	cr_assert_eq(c->cnp_dscp, 0);
 	cr_assert(config.net.port[0].own_dscp);
 	cr_assert_eq(config.net.port[0].dscp, 26);
+}
+
+Test(daemon_config, what_a_caller_that_runs_everything_has_no_use_for_is_taken_and_means_nothing)
+{
+	caller_runs = true;
+	cr_assert_eq(
+		read_config("[daemon]\nworkers = 1020-1023\ncontrol-core = 1019\n"
+			    "socket = /run/b.sock\ntelemetry = yes\nmigrate = yes\nidle = busy\n"
+			    "[port a]\ndevice = net_null0\nip = 10.0.0.1/24\n"),
+		0);
+	cr_assert(config.net.caller_runs && config.net.workers == 1);
+	cr_assert_eq(config.net.idle, NET_IDLE_BUSY);
+	cr_assert(!config.telemetry && !config.net.migrate);
+	cr_assert_str_eq(config.control.socket_path, "");
+	/* What means something is checked as ever. */
+	cr_redirect_stderr();
+	cr_assert_eq(read_config("[daemon]\nworkers = 3-2\n"
+				 "[port a]\ndevice = net_null0\nip = 10.0.0.1/24\n"),
+		     -EINVAL);
 }

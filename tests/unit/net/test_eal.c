@@ -234,3 +234,23 @@ Test(eal, too_many_arguments_are_an_error_and_not_cut)
 	cr_assert_eq(build(&config, extra), -EINVAL);
 	cr_assert_not_null(message);
 }
+
+Test(eal, for_a_caller_that_runs_everything_there_is_one_core_and_no_trace)
+{
+	struct net_config config = config_of("net_memif0,role=client", 1);
+
+	config.caller_runs = true;
+	cr_assert_eq(build(&config, NULL), 0);
+	cr_assert(find("--lcores=0@") && !strchr(find("--lcores=0@"), ','));
+	cr_assert(find("--no-telemetry") && find("--no-shconf") && find("--no-huge"));
+	/* It comes with its port; memory is for those of later configurations as well. */
+	cr_assert(!find("--vdev") && find("--no-pci"));
+	cr_assert_str_eq(find("-m"), "-m1024");
+	config.hugepages = true;
+	cr_assert_eq(build(&config, NULL), 0);
+	cr_assert(find("--in-memory") && !find("--no-huge") && !find("--no-shconf"));
+	config = config_of("0000:3b:00.0", 1);
+	config.caller_runs = true;
+	cr_assert_eq(build(&config, NULL), 0);
+	cr_assert(find("-a0000:3b:00.0") && !find("--no-pci"));
+}
