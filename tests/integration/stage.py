@@ -13,6 +13,10 @@ SCRATCH, READ_ONLY, NO_ATOMIC, DOMAIN, NARROW, TWIN = 7471, 7472, 7473, 7474, 74
 ABSENT_PORT = 7999
 ALIAS = "10.66.255.250"
 
+REJ_NO_RESOURCES, REJ_TIMEOUT, REJ_UNSUPPORTED = 3, 4, 5
+REJ_SERVICE, REJ_TRANSPORT, REJ_STALE, REJ_GID = 8, 9, 10, 12
+REJ_MTU, REJ_CONSUMER = 26, 28
+
 EXPORTS = """
 [export scratch]
 listen = 10.66.0.1:7471, [fd66::1]:7471
@@ -64,6 +68,19 @@ def build(more="bad-token-budget = 0\n"):
 def connect(port=SCRATCH, *, peer=None, six=False, **options):
     """A fresh connection, from an address of its own unless one is given."""
     return roce.Connection(peer or Stage.wire.peer(six), port, **options)
+
+
+def refusal(port=SCRATCH, *, peer=None, six=False, private=b"", **changes):
+    """The REJ that an attempt to connect must end with."""
+    c = roce.Connection(peer or Stage.wire.peer(six), port, private=private, connect=False)
+    c.request(**changes)
+    try:
+        c.take_reply()
+    except roce.Refused as refused:
+        expect_equal(refused.mad.remote_id, c.local_id, "id in the REJ")
+        expect_equal(refused.mad.tid, c.tid, "transaction in the REJ")
+        return refused
+    raise rig.Failure(f"accepted: {port} {private!r} {changes}")
 
 
 # --- memory -----------------------------------------------------------------------------------
@@ -161,10 +178,10 @@ def difference():
                                             if now[key] != Stage.baseline[key]})
 
 
-def case(rule):
+def case(rule, slow=False):
     """A test with memory filled before it and the post-check behind it."""
     def register(function):
-        @rig.test(rule)
+        @rig.test(rule, slow)
         def run():
             try:
                 function(fill())
