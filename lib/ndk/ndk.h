@@ -16,7 +16,15 @@
  * exactly once; anything else means that it will not. Posting functions never return
  * STATUS_PENDING: STATUS_SUCCESS promises one completion entry (none for a successful request with
  * NDK_OP_FLAG_SILENT_SUCCESS), an error promises none. Every function may also return
- * STATUS_DEVICE_REMOVED once the daemon is gone.
+ * STATUS_DEVICE_REMOVED once the daemon is gone, and every create and asynchronous request
+ * STATUS_INSUFFICIENT_RESOURCES, inline or in the completion: no memory here, or the daemon's
+ * tables are full.
+ *
+ * Ownership. A create function does not write its last argument: the object comes with the callback
+ * and is the consumer's until it closes it. SGEs, addresses, private data, page arrays and
+ * parameter structures are read during the call and may be reused when it returns; so may the
+ * bytes of NDK_OP_FLAG_INLINE, but no others before their request has completed. Contexts are
+ * only handed back. Lengths are bytes.
  */
 #ifndef NDK_NDK_H
 #define NDK_NDK_H
@@ -405,6 +413,7 @@ typedef void (*NDK_FN_CONNECT_EVENT_CALLBACK)(PVOID ConnectEventContext,
 					      NDK_CONNECTOR *pNdkConnector);
 /* The peer has disconnected or the connection broke. At most once; queues are not flushed by it. */
 typedef void (*NDK_FN_DISCONNECT_EVENT_CALLBACK)(PVOID DisconnectEventContext);
+/* The same with the daemon's reason; 0 for an orderly end. */
 typedef void (*NDK_FN_DISCONNECT_EVENT_CALLBACK_EX)(PVOID DisconnectEventContext,
 						    ULONG ProviderDisconnectReason);
 
@@ -429,14 +438,16 @@ typedef NTSTATUS (*NDK_FN_QUERY_EXTENSION_INTERFACE)(NDK_OBJECT_HEADER *pNdkObje
 typedef NTSTATUS (*NDK_FN_QUERY_ADAPTER_INFO)(NDK_ADAPTER *pNdkAdapter, NDK_ADAPTER_INFO *pInfo,
 					      ULONG *pBufferSize);
 /*
- * STATUS_INVALID_PARAMETER: depth 0 or above MaxCqDepth. Affinity is ignored: callbacks run where
- * progress is driven.
+ * CqDepth: entries; more of them than that at once is the CQ's end and its queue pairs'.
+ * CqNotification is called for arms only (NdkArmCq). STATUS_INVALID_PARAMETER: depth 0 or above
+ * MaxCqDepth. Affinity is ignored: callbacks run where progress is driven.
  */
 typedef NTSTATUS (*NDK_FN_CREATE_CQ)(NDK_ADAPTER *pNdkAdapter, ULONG CqDepth,
 				     NDK_FN_CQ_NOTIFICATION_CALLBACK CqNotification,
 				     PVOID CqNotificationContext, GROUP_AFFINITY *Affinity,
 				     NDK_FN_CREATE_COMPLETION CreateCompletion,
 				     PVOID RequestContext, NDK_CQ **ppNdkCq);
+/* Regions, windows, queue pairs and SRQs work together when they are of one domain. */
 typedef NTSTATUS (*NDK_FN_CREATE_PD)(NDK_ADAPTER *pNdkAdapter,
 				     NDK_FN_CREATE_COMPLETION CreateCompletion,
 				     PVOID RequestContext, NDK_PD **ppNdkPd);
@@ -451,9 +462,11 @@ typedef NTSTATUS (*NDK_FN_CREATE_SHARED_ENDPOINT)(NDK_ADAPTER *pNdkAdapter,
 						  NDK_FN_CREATE_COMPLETION CreateCompletion,
 						  PVOID RequestContext,
 						  NDK_SHARED_ENDPOINT **ppNdkSharedEndpoint);
+/* For one connection that we ask for; those that are asked of us bring their own connector. */
 typedef NTSTATUS (*NDK_FN_CREATE_CONNECTOR)(NDK_ADAPTER *pNdkAdapter,
 					    NDK_FN_CREATE_COMPLETION CreateCompletion,
 					    PVOID RequestContext, NDK_CONNECTOR **ppNdkConnector);
+/* ConnectEvent is called once for each request, from NdkListen on; it need not answer at once. */
 typedef NTSTATUS (*NDK_FN_CREATE_LISTENER)(NDK_ADAPTER *pNdkAdapter,
 					   NDK_FN_CONNECT_EVENT_CALLBACK ConnectEvent,
 					   PVOID ConnectEventContext,
@@ -493,8 +506,10 @@ typedef NTSTATUS (*NDK_FN_CREATE_SRQ)(NDK_PD *pNdkPd, ULONG SrqDepth, ULONG MaxR
 				      NDK_FN_CREATE_COMPLETION CreateCompletion,
 				      PVOID RequestContext, NDK_SRQ **ppNdkSrq);
 /*
- * The CQs may be one. STATUS_INVALID_PARAMETER: a number above the adapter's limit. Receives may be
- * posted at once, before connecting.
+ * Depths: requests under way; SGEs: of one request; InlineDataSize: bytes of one send or write. All
+ * are fixed for life. The CQs may be one. QPContext comes back with each entry.
+ * STATUS_INVALID_PARAMETER: a number above the adapter's limit. Receives may be posted at once,
+ * before connecting.
  */
 typedef NTSTATUS (*NDK_FN_CREATE_QP)(NDK_PD *pNdkPd, NDK_CQ *pReceiveCq, NDK_CQ *pInitiatorCq,
 				     PVOID QPContext, ULONG ReceiveQueueDepth,
@@ -598,6 +613,14 @@ typedef NTSTATUS (*NDK_FN_SEND_AND_INVALIDATE)(NDK_QP *pNdkQp, PVOID RequestCont
  */
 typedef NTSTATUS (*NDK_FN_RECEIVE)(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl,
 				   ULONG nSge);
+/*
+ * Fetches as many bytes as the SGEs have room for from the peer's memory; they lie there when it
+ * completes. RemoteAddress is a number in host order, into which the caller may count. At most
+ * MaxReadRequestSge SGEs, in regions with local write. It waits in the queue while as many reads
+ * are under way as the connection allows; where that is none, it completes with
+ * STATUS_INVALID_DEVICE_REQUEST. Flags: SILENT_SUCCESS, READ_FENCE, DEFER;
+ * RDMA_READ_LOCAL_INVALIDATE is ignored. Statuses as NdkSend's.
+ */
 typedef NTSTATUS (*NDK_FN_READ)(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl,
 				ULONG nSge, UINT64 RemoteAddress, UINT32 RemoteToken, ULONG Flags);
 /* The bytes lie in the peer's memory when it completes; flags as NdkSend's but for the solicit. */
@@ -637,7 +660,19 @@ typedef NTSTATUS (*NDK_FN_FAST_REGISTER)(NDK_QP *pNdkQp, PVOID RequestContext, N
 typedef NTSTATUS (*NDK_FN_INVALIDATE)(NDK_QP *pNdkQp, PVOID RequestContext,
 				      NDK_OBJECT_HEADER *pNdkMrOrMw, ULONG Flags);
 
-/* Completes when the peer accepts or refuses; then NdkCompleteConnect or NdkReject. */
+/*
+ * Completes when the peer accepts or refuses; then NdkCompleteConnect or NdkReject. Source port 0:
+ * one of 49152 to 65535. Read limits (requests) are capped in silence to the adapter's and the
+ * peer's. At most MaxCallerData bytes of private data, else STATUS_INVALID_BUFFER_SIZE and nothing
+ * is used up.
+ *
+ * May be tried again, with this connector: STATUS_CONNECTION_REFUSED nobody listens or the peer
+ * says no (its data can be read), STATUS_IO_TIMEOUT no answer, STATUS_HOST_UNREACHABLE,
+ * STATUS_NETWORK_UNREACHABLE. Else: STATUS_INVALID_ADDRESS the source is not the data plane's,
+ * STATUS_SHARING_VIOLATION a listener, endpoint or connector has it, STATUS_TOO_MANY_ADDRESSES no
+ * port is free, STATUS_CONNECTION_ACTIVE connector or queue pair is in use, STATUS_NOT_SUPPORTED
+ * the queue pair is of type UC or UD.
+ */
 typedef NTSTATUS (*NDK_FN_CONNECT)(NDK_CONNECTOR *pNdkConnector, NDK_QP *pNdkQp,
 				   const PSOCKADDR pSrcAddress, ULONG SrcAddressLength,
 				   const PSOCKADDR pDestAddress, ULONG DestAddressLength,
@@ -654,6 +689,12 @@ typedef NTSTATUS (*NDK_FN_CONNECT_WITH_SHARED_ENDPOINT)(
 	const PSOCKADDR pDestAddress, ULONG DestAddressLength, ULONG InboundReadLimit,
 	ULONG OutboundReadLimit, const PVOID pPrivateData, ULONG PrivateDataLength,
 	NDK_FN_REQUEST_COMPLETION RequestCompletion, PVOID RequestContext);
+/*
+ * After an NdkConnect that completed well. Requests can be posted when it has completed.
+ * DisconnectEvent may be NULL. STATUS_CONNECTION_INVALID: there is nothing to complete;
+ * STATUS_CONNECTION_ABORTED: the peer has given up; STATUS_HOST_UNREACHABLE. A failure in the
+ * completion is the connector's end.
+ */
 typedef NTSTATUS (*NDK_FN_COMPLETE_CONNECT)(NDK_CONNECTOR *pNdkConnector,
 					    NDK_FN_DISCONNECT_EVENT_CALLBACK DisconnectEvent,
 					    PVOID DisconnectEventContext,
@@ -661,8 +702,10 @@ typedef NTSTATUS (*NDK_FN_COMPLETE_CONNECT)(NDK_CONNECTOR *pNdkConnector,
 					    PVOID RequestContext);
 /*
  * Completes when the peer has completed the connection. Read limits are capped in silence to the
- * adapter's and the peer's. STATUS_CONNECTION_REFUSED: the peer rejected;
- * STATUS_CONNECTION_ABORTED: it gave up; STATUS_IO_TIMEOUT: it does not answer.
+ * adapter's and the peer's; at most MaxCalleeData bytes of private data. STATUS_CONNECTION_REFUSED:
+ * the peer rejected; STATUS_CONNECTION_ABORTED: it gave up; STATUS_IO_TIMEOUT: it does not answer;
+ * these are the connector's end. Inline: STATUS_CONNECTION_INVALID it is no request that waits;
+ * STATUS_INVALID_BUFFER_SIZE, STATUS_CONNECTION_ACTIVE the queue pair is in use: try again.
  */
 typedef NTSTATUS (*NDK_FN_ACCEPT)(NDK_CONNECTOR *pNdkConnector, NDK_QP *pNdkQp,
 				  ULONG InboundReadLimit, ULONG OutboundReadLimit,
@@ -671,7 +714,11 @@ typedef NTSTATUS (*NDK_FN_ACCEPT)(NDK_CONNECTOR *pNdkConnector, NDK_QP *pNdkQp,
 				  PVOID DisconnectEventContext,
 				  NDK_FN_REQUEST_COMPLETION RequestCompletion,
 				  PVOID RequestContext);
-/* Synchronous. STATUS_CONNECTION_ABORTED: the peer had given up. */
+/*
+ * An incoming request, or the answer to an NdkConnect. Synchronous. At most MaxCalleeData bytes,
+ * else STATUS_INVALID_BUFFER_SIZE; STATUS_CONNECTION_ABORTED: the peer had given up;
+ * STATUS_CONNECTION_INVALID: nothing to reject.
+ */
 typedef NTSTATUS (*NDK_FN_REJECT)(NDK_CONNECTOR *pNdkConnector, const PVOID pPrivateData,
 				  ULONG PrivateDataLength);
 /*
@@ -689,7 +736,8 @@ typedef NTSTATUS (*NDK_FN_GET_PEER_ADDRESS)(NDK_CONNECTOR *pNdkConnector, PSOCKA
 					    ULONG *pAddressLength);
 /*
  * Completes when the peer has answered (or STATUS_IO_TIMEOUT) and all work of the queue pair is
- * over; the queue pair is flushed then.
+ * over; the queue pair is flushed then. No disconnect event comes of it here.
+ * STATUS_CONNECTION_INVALID: not connected.
  */
 typedef NTSTATUS (*NDK_FN_DISCONNECT)(NDK_CONNECTOR *pNdkConnector,
 				      NDK_FN_REQUEST_COMPLETION RequestCompletion,
@@ -709,7 +757,12 @@ typedef NTSTATUS (*NDK_FN_ACCEPT_EX)(NDK_CONNECTOR *pNdkConnector, NDK_QP *pNdkQ
 				     NDK_FN_REQUEST_COMPLETION RequestCompletion,
 				     PVOID RequestContext);
 
-/* Port 0: one of 49152 to 65535 is chosen. The unspecified address: all of the data plane. */
+/*
+ * Port 0: one of 49152 to 65535 is chosen, which NdkGetLocalAddress tells. The unspecified address:
+ * all of the data plane. STATUS_ADDRESS_ALREADY_ASSOCIATED: it listens already; in the completion:
+ * STATUS_SHARING_VIOLATION a listener, endpoint or connector has the address,
+ * STATUS_INVALID_ADDRESS it is not the data plane's, STATUS_TOO_MANY_ADDRESSES no port is free.
+ */
 typedef NTSTATUS (*NDK_FN_LISTEN)(NDK_LISTENER *pNdkListener, const PSOCKADDR pAddress,
 				  ULONG AddressLength, NDK_FN_REQUEST_COMPLETION RequestCompletion,
 				  PVOID RequestContext);
@@ -1386,6 +1439,7 @@ typedef enum _ORIEL_EVENT {
 	OrielEventDeviceRemoved /* pNdkObject is the adapter; close it and open anew */
 } ORIEL_EVENT;
 
+/* Runs as all callbacks do. Reason: the daemon's number, 0 if it has none. */
 typedef void (*ORIEL_FN_EVENT_CALLBACK)(PVOID Context, ORIEL_EVENT Event,
 					NDK_OBJECT_HEADER *pNdkObject, ULONG Reason);
 /* One handler for the adapter; NULL: none. */
@@ -1443,8 +1497,8 @@ typedef struct _ORIEL_QP_PARAMETERS {
  *
  * UC and UD are connected by OrielConnectQp() only (NdkConnect and NdkAccept:
  * STATUS_NOT_SUPPORTED). A request that the type does not know is refused inline,
- * STATUS_INVALID_DEVICE_REQUEST: RC   everything but OrielSendDatagram() UC   no reads, no atomics,
- * no NdkSendAndInvalidate UD   OrielSendDatagram() and receives only What UC and UD send completes
+ * STATUS_INVALID_DEVICE_REQUEST. RC knows all but OrielSendDatagram(); UC no reads, atomics and
+ * NdkSendAndInvalidate; UD only OrielSendDatagram() and receives. What UC and UD send completes
  * when it has left. A UC message that lacks a packet, and a message that finds no receive, is
  * dropped without a word: the receive serves the next.
  */
@@ -1452,6 +1506,7 @@ ORIEL_API NTSTATUS OrielCreateQp(NDK_PD *pNdkPd, const ORIEL_QP_PARAMETERS *Para
 				 NDK_FN_CREATE_COMPLETION CreateCompletion, PVOID RequestContext,
 				 NDK_QP **ppNdkQp);
 
+/* 24 bits, never 0; the same for life. */
 ORIEL_API ULONG OrielGetQpNumber(NDK_QP *pNdkQp);
 
 /* As NdkSend and NdkWrite; Immediate is four bytes that reach the peer as they lie in memory. */

@@ -245,6 +245,11 @@ class Process:
         with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
             return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1))
 
+    def anonymous_kib(self):
+        """Heap and stacks: what a leak would make grow."""
+        with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
+            return int(re.search(r"RssAnon:\s+(\d+)", file.read()).group(1))
+
     def cpu_seconds(self):
         with open(f"/proc/{self.pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rsplit(")", 1)[1].split()

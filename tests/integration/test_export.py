@@ -10,6 +10,7 @@ import rig
 from rig import Daemon, Process, Target, expect, expect_equal, test, until
 
 SIZE = 1 << 20
+HEAP_GROWTH_KIB = 256  # of a daemon over the second half of its targets
 EXPORT = """[export scratch]
 listen = 10.66.0.1:7471
 size = 1M
@@ -105,6 +106,24 @@ def ends():
     b.expect_counts(baseline[1])
     once(b, "fill", "2")
     stop(target, b, a)
+
+
+@test("B93: targets that are killed one after another leave no memory behind in the daemon")
+def killed_targets():
+    a = server()
+    baseline = a.counts()
+    rounds = 5 if rig.QUICK else 15
+
+    def some():
+        for _ in range(rounds):
+            Target("target", a, EXPORT).kill()
+            a.expect_counts(baseline)
+        return a.anonymous_kib()
+    before = some()
+    after = some()
+    rig.note(f"{before} KiB of heap and stacks after {rounds}, {after} after {2 * rounds}")
+    expect(after - before < HEAP_GROWTH_KIB, f"{before} KiB, then {after}")
+    stop(a)
 
 
 @test("a target that ends tells its clients; the next one serves at the same port at once")

@@ -401,6 +401,34 @@ Test(windows, invalidate_waits_for_earlier_reads)
 	expect_cqe(raw.qp, 2, 0);
 }
 
+/* NDK_OP_FLAG_READ_FENCE: the bind is not done before the READ that is in front of it. */
+Test(windows, bind_with_a_fence_waits_for_earlier_reads)
+{
+	const struct shm_sge sge = sge_at(&raw.end, 0, 8);
+	const uint32_t token = end_token(&raw.end);
+	const struct accessor who = { .pd = raw.end.pd,
+				      .qpn = raw.qp->number,
+				      .session = RIG_SESSION };
+	struct wire_view view;
+	struct access access;
+
+	post_send(&raw.end, raw.qp, (struct shm_sqe){ .opcode = SHM_WR_READ, .request_context = 1 },
+		  &sge, 1);
+	post_send(&raw.end, raw.qp, bind_entry(0, token, 0, 64, READ_WRITE | SHM_FLAG_READ_FENCE),
+		  NULL, 0);
+	settle();
+	expect_no_cqe(raw.qp);
+	cr_assert(raw_receive(&raw, &view), "the READ has left");
+	cr_assert_neq(memory_access(raw.end.memory, &who, token, V, 8, RIGHT_REMOTE_READ, &access),
+		      ACCESS_OK);
+	RAW_SEND(&raw, .opcode = OP_RC_READ_RESPONSE_ONLY, .psn = RAW_SEND_PSN, .syndrome = 0x1f,
+		 .payload_length = 8);
+	expect_cqe(raw.qp, 1, 0);
+	expect_cqe(raw.qp, 1000, 0);
+	read_packet(P, token, V + 8, 8);
+	expect_read(P, 8, 8);
+}
+
 /* --- SEND with invalidate ------------------------------------------------------------- */
 
 Test(windows, b57_send_with_invalidate)
