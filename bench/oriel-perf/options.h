@@ -82,6 +82,6 @@ struct perf_options {
 
 /* 0: go on; 1: help or version was printed; -EINVAL: a message was printed. */
 int options_parse(int argc, char **argv, struct perf_options *options);
-const char *options_operation(const struct perf_options *options);
+const char *options_operation(enum perf_operation operation);
 
 #endif

@@ -67,7 +67,7 @@ static void print_head(const struct perf_options *options, bool latency)
 
 static void print_summary(const struct perf_options *options, const struct run_result *result)
 {
-	printf("%-10s %10u %12.1f %12.0f ", options_operation(options), options->size,
+	printf("%-10s %10u %12.1f %12.0f ", options_operation(options->operation), options->size,
 	       in_unit(options, average(result)), average(result));
 	if (result->latency)
 		printf("%10.1f %10.1f %10.1f\n", us(latency_percentile(&result->times, 50)),
@@ -146,7 +146,7 @@ static void print_csv(const struct report *report, const struct perf_options *op
 		     "second,"
 		     "bytes_per_second,messages_per_second,min_us,p50_us,mean_us,stdev_us,p90_us,"
 		     "p99_us,p99_9_us,p99_99_us,max_us");
-	printf("%s,%s,%u,%u,%u,%llu,%.6f,%.0f,%.0f,%.1f", options_operation(options),
+	printf("%s,%s,%u,%u,%u,%llu,%.6f,%.0f,%.0f,%.1f", options_operation(options->operation),
 	       result->latency ? "latency" : "bandwidth", options->size, options->queue_pairs,
 	       options->depth, (unsigned long long)(result->messages + result->received),
 	       result->seconds, bytes_per_second(options, result->peak),
@@ -193,15 +193,15 @@ static json_t *result_json(const struct perf_options *options, const struct run_
 {
 	json_t *object = json_pack(
 		"{s:s,s:s,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I}", "operation",
-		options_operation(options), "mode", result->latency ? "latency" : "bandwidth",
-		"bytes", (json_int_t)options->size, "messages", (json_int_t)result->messages,
-		"received", (json_int_t)result->received, "seconds", result->seconds,
-		"messages_per_second", average(result), "bytes_per_second",
-		bytes_per_second(options, average(result)), "peak_messages_per_second",
-		result->peak, "peak_bytes_per_second", bytes_per_second(options, result->peak),
-		"reads", (json_int_t)result->reads, "windows", (json_int_t)result->windows,
-		"refused", (json_int_t)result->refused, "verified_bytes",
-		(json_int_t)result->verified);
+		options_operation(options->operation), "mode",
+		result->latency ? "latency" : "bandwidth", "bytes", (json_int_t)options->size,
+		"messages", (json_int_t)result->messages, "received", (json_int_t)result->received,
+		"seconds", result->seconds, "messages_per_second", average(result),
+		"bytes_per_second", bytes_per_second(options, average(result)),
+		"peak_messages_per_second", result->peak, "peak_bytes_per_second",
+		bytes_per_second(options, result->peak), "reads", (json_int_t)result->reads,
+		"windows", (json_int_t)result->windows, "refused", (json_int_t)result->refused,
+		"verified_bytes", (json_int_t)result->verified);
 
 	if (result->latency)
 		json_object_set_new(object, "latency_us", latency_json(&result->times));
@@ -249,7 +249,7 @@ void report_begin(struct report *report, const struct perf_options *options, con
 	if (!has_table(options) || options->summary)
 		return;
 	print_line();
-	printf("                    RDMA %s %s\n", options_operation(options),
+	printf("                    RDMA %s %s\n", options_operation(options->operation),
 	       options->mode == PERF_LATENCY ? "Latency Test"
 	       : moves_data(options)         ? "BW Test"
 					     : "Rate Test");

@@ -164,8 +164,10 @@ def latencies():
 @test("queue pairs, doorbell lists, moderated completions, inline data: all messages arrive")
 def queues():
     for arguments in (["-q", 7, "-t", 5], ["-l", 4], ["-Q", 16], ["-Q", 16, "-t", 16],
-                      ["-q", 3, "-Q", 5], ["-I", 64, "-s", 64], ["-I", 256, "-s", 256, "-Q", 4],
-                      ["-t", 1], ["--poll"], ["-F", "-e"], ["-S", 0], ["-x", 0], ["--local", "10.66.0.2"],
+                      ["-q", 3, "-Q", 5], ["-I", 64, "-s", 64],
+                      ["-I", 256, "-s", 256, "-Q", 4],
+                      ["-t", 1], ["--poll"], ["-F", "-e"], ["-S", 0], ["-x", 0],
+                      ["--local", "10.66.0.2"],
                       ["-d", WORLD["b"].socket], ["--pattern", "random"], ["--skew", 1.2]):
         count, result = moved("rx_write", "-n", 203, *(arguments if "-s" in arguments else
                                                        arguments + ["-s", 100]))
@@ -329,8 +331,13 @@ def refusals():
             (["-S", 3], "priority"), (["-m", 1024], "`mtu`"), (["-I", 257], "--inline_size 257"),
             (["-x", 9], "the daemon has 1 addresses"), (["--local", "x"], "an IP address"),
             (["--export", "10.66.0.1"], "ADDRESS:PORT"), (["send"], "sends"), (["-b"], "sends"),
-            (["atomic", "-s", 16], "atomics have 8 bytes"), (["bind", "-a"], "move data"),
-            (["connect", "--verify"], "move data"), (["-a", "-s", 8], "leave --size away"),
+            (["atomic", "-s", 16], "atomics have 8 bytes"),
+            (["bind", "-a"], "--all has no meaning for bind: it is for write read send"),
+            (["connect", "--verify"], "--verify has no meaning for connect"),
+            (["read", "--read-share", 3], "it is for mixed"), (["atomic", "--skew", 1], "--skew"),
+            (["--windows", 2], "it is for bind connect"), (["-A", "CMP_AND_SWAP"], "atomic cmp"),
+            (["-H"], "--latency and connect"), (["--rate_units", "p"], "belong to --rate_limit"),
+            (["-s", 0, "--rate_limit", 1], "--rate_units p"), (["-a", "-s", 8], "leave --size"),
             (["--per-window", 1, "--latency"], "--per-window"),
             (["--per-window", 1, "--verify"], "--per-window"),
             (["--json", "--csv"], "one of them"), (["-Q", 64, "-t", 32], "--cq-mod"),
