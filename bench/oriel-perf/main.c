@@ -92,16 +92,13 @@ static struct peer_result to_tell(const struct perf_options *options)
 				     .rate = rate * 1e-6 };
 }
 
-/*
- * What we do not count ourselves: what the other side has read or written. Its share of the peak
- * is not known where both sides work.
- */
+/* What we do not count ourselves: what the other side has read or written. */
 static void add_told(const struct perf_options *options, const struct peer_result *theirs)
 {
 	if (theirs->rate <= 0 || options->operation == PERF_SEND)
 		return;
 	if (options->bidirectional) {
-		result.received = (uint64_t)(theirs->rate * 1e6 * result.seconds);
+		result.received = theirs->iterations;
 		return;
 	}
 	result.messages = theirs->iterations;

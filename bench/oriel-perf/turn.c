@@ -244,12 +244,14 @@ bool turn_exchange(struct way *way, const struct perf_options *options, struct r
 		good = round_trip(&exchange, n);
 		if (exchange.ended)
 			break;
-		latency_add(&result->times, (run_now() - before) / 2);
+		result->messages = n;
+		/* The first one waits for the other side to be ready. */
+		if (n > 1 || most == 1)
+			latency_add(&result->times, (run_now() - before) / 2);
 		meter_look(&meter, run_now(), n);
 	}
 	while (good && exchange.pending)
 		good = drain(&exchange);
-	result->messages = result->times.count;
 	result->latency = true;
 	meter_end(&meter, result->messages, result);
 	return good;

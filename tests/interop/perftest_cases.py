@@ -5,68 +5,70 @@ import subprocess
 
 from rig import GUEST_HOST_ADDRESS, HOST_ADDRESS, Failure
 
-TESTS = ["write_bw", "read_bw", "send_bw", "atomic_bw", "write_lat", "read_lat", "send_lat",
-         "atomic_lat"]
-PORT = 18515
 PATIENCE = 60
 
-# Flags that both sides get. A latency's server is told by its client that it ends, or counts.
-CASES = [(test, flags) for flags in ("", "-R") for test in TESTS]
+# Flags that both sides get. Little goes each way: an emulated peer moves a few MB a second.
+RELIABLE = ["write_bw", "read_bw", "send_bw", "atomic_bw", "write_lat", "read_lat", "send_lat",
+            "atomic_lat"]
+BY_CM = ["write_bw", "send_bw", "read_lat", "write_lat"]
+OTHERS = [("write_bw", "-b -q 2 -s 2048"), ("send_bw", "-b -q 2 -s 2048"),
+          ("write_bw", "-c UC -s 3000 -t 8"), ("send_bw", "-c UC -s 3000 -t 8"),
+          ("send_lat", "-c UC"), ("send_bw", "-c UD -a -n 5"), ("send_lat", "-c UD")]
+IPV6 = ("read_bw", "-s 2048")
 
 
 def run(rig, report):
     before = rig.objects()
-    for test, flags in CASES:
+    cases = [(test, "-s 16384" if test.endswith("_bw") and "atomic" not in test else "")
+             for test in RELIABLE]
+    for test, flags in cases + [(test, "-R") for test in BY_CM] + OTHERS:
         where = f"{rig.link} perftest {test} {flags}".rstrip()
         report.test(f"{where} server", serve, rig, test, flags)
         report.test(f"{where} client", ask, rig, test, flags)
+    report.test(f"{rig.link} perftest ipv6 server", serve, rig, *IPV6, True)
+    report.test(f"{rig.link} perftest ipv6 client", ask, rig, *IPV6, True)
     report.test(f"{rig.link} perftest leaves nothing behind", nothing_left, rig, before)
 
 
-def run_few(rig, report):
-    for test in ("write_bw", "read_lat", "send_bw"):
-        report.test(f"{rig.link} perftest {test} server", serve, rig, test, "")
-        report.test(f"{rig.link} perftest {test} client", ask, rig, test, "")
-
-
-def ours(rig, test, flags, host):
+def ours(rig, test, flags, host, ipv6):
     """oriel-perf, started."""
-    numbers = [] if "-n" in flags else ["-n", "100"]
-    return rig.example("oriel-perf", test, *numbers, *flags.split(), *host)
+    local = ["--local", rig.daemon_address[6]] if ipv6 else []
+    return rig.example("oriel-perf", test, "-n", "50", *flags.split(), *local, *host)
 
 
-def stock(test, flags, host):
-    numbers = "" if "-n" in flags else "-n 100"
-    return f"ib_{test} -F -d rxe0 {numbers} {flags} {host}"
+def stock(test, flags, host, ipv6):
+    return f"ib_{test} -F -d rxe0 -n 50 {flags} {'--ipv6' if ipv6 else ''} {host}"
 
 
-def serve(rig, test, flags):
+def serve(rig, test, flags, ipv6=False):
     """oriel-perf waits, the stock client comes."""
-    server = ours(rig, test, flags, [])
+    server = ours(rig, test, flags, [], ipv6)
     try:
         host = rig.daemon_address[4] if "-R" in flags else HOST_ADDRESS
-        said = rig.guest(stock(test, flags, host), PATIENCE)
+        said = rig.guest(stock(test, flags, host, ipv6), PATIENCE)
         must_end(rig, server)
+    except Failure as failure:
+        raise Failure(f"{failure}\n{rig.log('oriel-perf')}") from None
     finally:
         server.kill()
         server.wait()
     must_show(test, said)
 
 
-def ask(rig, test, flags):
+def ask(rig, test, flags, ipv6=False):
     """The stock server waits, oriel-perf comes."""
-    rig.guest(f"({stock(test, flags, '')}; echo ended $?) >/tmp/perftest 2>&1 &")
+    rig.guest(f"({stock(test, flags, '', ipv6)}; echo ended $?) >/tmp/perftest 2>&1 &")
     client = ours(rig, test, flags,
-                  [rig.guest_address[4] if "-R" in flags else GUEST_HOST_ADDRESS])
+                  [rig.guest_address[4] if "-R" in flags else GUEST_HOST_ADDRESS], ipv6)
     try:
         must_end(rig, client)
+        said = rig.guest("for i in $(seq 100); do grep ended /tmp/perftest && break; sleep 0.1;"
+                         " done; cat /tmp/perftest")
     except Failure as failure:
         raise Failure(f"{failure}\n{rig.guest('cat /tmp/perftest')}") from None
     finally:
         client.kill()
         client.wait()
-    said = rig.guest("for i in $(seq 50); do grep ended /tmp/perftest && break; sleep 0.1; done;"
-                     " cat /tmp/perftest")
     if "ended 0" not in said:
         raise Failure(f"ib_{test} did not end well\n{said}")
     must_show(test, rig.log("oriel-perf", 60))
