@@ -11,6 +11,7 @@
 
 #include "net/eal.h"
 #include "net/message.h"
+#include "net/signals.h"
 
 #define EVERYBODY_MIB 1024u
 
@@ -284,6 +285,7 @@ static int clear_sockets(const struct net_config *config, const char **message)
 static int start_eal(const struct net_config *config, struct eal_arguments *arguments)
 {
 	static bool started; /* as EAL is: once in a process, never again */
+	struct held_signals held;
 	cpu_set_t allowed;
 	bool known;
 	int error = 0;
@@ -293,7 +295,9 @@ static int start_eal(const struct net_config *config, struct eal_arguments *argu
 	if (started)
 		return 0;
 	known = sched_getaffinity(0, sizeof(allowed), &allowed) == 0;
+	signals_hold(&held);
 	error = rte_eal_init(arguments->count, arguments->argument) < 0 ? -1 : 0;
+	signals_release(&held);
 	if (known)
 		sched_setaffinity(0, sizeof(allowed), &allowed);
 	started = error == 0;

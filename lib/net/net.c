@@ -11,6 +11,7 @@
 
 #include "net/message.h"
 #include "net/net_private.h"
+#include "net/signals.h"
 
 #define MESSAGES_PER_POLL 256u /* of one worker */
 #define FRAMES_PER_POLL   64u
@@ -22,14 +23,17 @@
 
 static int create_ports(struct net *net, const char **message)
 {
+	struct held_signals held;
 	int error = 0;
 
+	signals_hold(&held);
 	for (uint32_t p = 0; !error && p < net->config.ports; p++)
 		error = port_open(net, p, message);
 	if (!error)
 		error = pools_create(net, message);
 	for (uint32_t p = 0; !error && p < net->config.ports; p++)
 		error = port_start(net, p, message);
+	signals_release(&held);
 	return error;
 }
 
@@ -184,13 +188,17 @@ bool net_has_messages(const struct net *net)
 
 void net_destroy(struct net *net)
 {
+	struct held_signals held;
+
 	if (!net)
 		return;
 	net_stop_workers(net);
 	for (uint32_t w = 0; w < net->config.workers; w++)
 		worker_destroy(&net->worker[w]);
+	signals_hold(&held);
 	for (uint32_t p = 0; p < net->config.ports; p++)
 		port_close(&net->port[p]);
+	signals_release(&held);
 	pools_destroy(net);
 	/* EAL itself stays: its interrupt thread may still be closing a virtual device. */
 	wake_close(net->control_client_fd);

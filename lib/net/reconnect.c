@@ -6,6 +6,7 @@
  */
 #include "net/message.h"
 #include "net/net_private.h"
+#include "net/signals.h"
 
 #define LOOKS_DOWN 2u /* the handshake that follows a start takes its time */
 
@@ -39,10 +40,14 @@ static bool workers_stand_aside(const struct net *net, uint32_t index)
 /* What the driver says about a server that is not there yet interests nobody. */
 static bool start_again(struct net_port *port)
 {
+	struct held_signals held;
+
 	net_log_capture(false);
+	signals_hold(&held);
 	if (port->started)
 		rte_eth_dev_stop(port->id);
 	port->started = rte_eth_dev_start(port->id) == 0;
+	signals_release(&held);
 	net_log_release();
 	return port->started;
 }

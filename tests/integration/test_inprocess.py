@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A data plane within the client: the same scenes, programs and messages as with a daemon."""
 import os
+import re
 import signal
-import subprocess
 
 import rig
-from rig import Daemon, Process, Target, expect, expect_equal, test, until
+from rig import Daemon, Process, Target, expect, expect_equal, test
 
 PREFIX = "in-process:"
 PORT = """[daemon]
@@ -160,6 +160,38 @@ def one():
     expect_equal(process.wait(), 1, process.log())
     expect("one at a time: expected STATUS_SUCCESS, got STATUS_DEVICE_BUSY" in process.log(),
            process.log())
+
+
+@test("in-process: signals are the client's own threads' to take, and its processors its own")
+def signals():
+    process = steady("loop")
+    process.wait_log("round 64")
+    masks = {}
+    for task in os.listdir(f"/proc/{process.pid}/task"):
+        with open(f"/proc/{process.pid}/task/{task}/status", encoding="ascii") as file:
+            text = file.read()
+        masks[int(task)] = int(re.search(r"SigBlk:\s+(\w+)", text).group(1), 16)
+        if int(task) == process.pid:
+            allowed = re.search(r"Cpus_allowed:\s+(\w+)", text).group(1)
+    ends = 1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1 | 1 << signal.SIGPIPE - 1
+    expect_equal(masks.pop(process.pid), 0, "signals that the client's thread does not take")
+    expect(masks, "DPDK has a thread")
+    expect(all(mask & ends == ends for mask in masks.values()), f"{masks}")
+    expect_equal(int(allowed, 16).bit_count(), len(os.sched_getaffinity(0)), "its processors")
+    expect_equal(process.stop(), 0, process.log())
+
+
+@test("in-process: when the daemon at the other end is killed the client hears of it, and ends itself")
+def other_end():
+    other = Daemon("other", rig.memif("other", "server"), "10.66.0.1/24", number=1)
+    target = Target("other-target", other, EXPORT.format(1))
+    process = steady("loop", socket=PREFIX + rig.write_file("other.conf", PORT.format(
+        device=rig.memif("other", "client"), more="")))
+    process.wait_log("round 64")
+    other.kill()
+    expect_equal(process.wait(), 1, f"a SIGPIPE would be -13:\n{process.log()}")
+    expect("STATUS_IO_TIMEOUT" in process.log(), process.log())
+    target.kill()
 
 
 @test("in-process: neither a client that ends without closing nor one that is killed leaves files")
