@@ -108,7 +108,7 @@ static void set_access(struct parse *parse, const struct ini_entry *entry)
 	while (ini_next(&list, element, sizeof(element))) {
 		unsigned int i = 0;
 
-		while (i < 3 && strcmp(element, names[i]))
+		while (i < 3 && strcmp(element, names[i]) != 0)
 			i++;
 		if (i == 3) {
 			ini_refuse(entry, "a list of read, write, atomic");
@@ -211,7 +211,7 @@ static void export_entry(struct parse *parse, const struct ini_entry *entry)
 	uint32_t *seen = &parse->seen[parse->export - parse->config->exports];
 
 	for (unsigned int i = 0; export_keys[i].name; i++) {
-		if (strcmp(entry->key, export_keys[i].name))
+		if (strcmp(entry->key, export_keys[i].name) != 0)
 			continue;
 		if (*seen & 1u << i)
 			ini_refuse(entry, "each key once in a section");
@@ -225,11 +225,11 @@ static void export_entry(struct parse *parse, const struct ini_entry *entry)
 
 static void target_entry(struct parse *parse, const struct ini_entry *entry)
 {
-	if (strcmp(entry->key, "socket"))
+	if (strcmp(entry->key, "socket") != 0)
 		ini_refuse(entry, "the key socket");
 	else if (parse->seen_socket)
 		ini_refuse(entry, "each key once in a section");
-	else if (entry->value[0] != '/' && strncmp(entry->value, "in-process:", 11))
+	else if (entry->value[0] != '/' && strncmp(entry->value, "in-process:", 11) != 0)
 		ini_refuse(entry, "an absolute path, or in-process:FILE");
 	else
 		ini_get_string(entry, parse->config->socket, sizeof(parse->config->socket));

@@ -38,7 +38,7 @@ uint32_t window_decide(const struct target *target, const struct target_address 
 
 	while (i < config->count &&
 	       (!listens_at(&config->exports[i], address) ||
-		(request->name[0] && strcmp(config->exports[i].name, request->name))))
+		(request->name[0] && strcmp(config->exports[i].name, request->name) != 0)))
 		i++;
 	if (i == config->count)
 		return EXPORT_UNKNOWN;

@@ -375,7 +375,7 @@ static void run_key(struct parse *parse, const struct ini_entry *entry, const st
 	size_t used = 0;
 
 	for (unsigned int i = 0; keys[i].name; i++) {
-		if (strcmp(entry->key, keys[i].name))
+		if (strcmp(entry->key, keys[i].name) != 0)
 			continue;
 		if (*seen & 1ull << i)
 			ini_refuse(entry, "each key once in a section");
@@ -479,8 +479,8 @@ static void check_whole(struct parse *parse)
 				     "net_af_packet0,iface=eth1");
 		if (!port->addresses)
 			ini_complain(reader, port->name, 0, "expected ip = ADDRESS/LENGTH");
-		if ((memcmp(port->gateway4, none, 16) && !parse->has_v4[p]) ||
-		    (memcmp(port->gateway6, none, 16) && !parse->has_v6[p]))
+		if ((memcmp(port->gateway4, none, 16) != 0 && !parse->has_v4[p]) ||
+		    (memcmp(port->gateway6, none, 16) != 0 && !parse->has_v6[p]))
 			ini_complain(reader, port->name, 0,
 				     "gateway is of a family in which the port has no address");
 		for (uint32_t q = 0; q < p; q++)

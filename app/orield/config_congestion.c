@@ -159,7 +159,7 @@ void config_congestion_key(struct congestion_parameters *parameters, const struc
 	size_t used = 0;
 
 	for (unsigned int i = 0; i < KEYS; i++) {
-		if (strcmp(entry->key, keys[i].name))
+		if (strcmp(entry->key, keys[i].name) != 0)
 			continue;
 		if (*seen & 1ull << i)
 			ini_refuse(entry, "each key once in a section");

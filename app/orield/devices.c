@@ -39,7 +39,7 @@ static bool vdev_argument(const char *device, const char *key, char *value, size
 		size_t length = strlen(key);
 
 		p++;
-		if (strncmp(p, key, length) || p[length] != '=')
+		if (strncmp(p, key, length) != 0 || p[length] != '=')
 			continue;
 		p += length + 1;
 		length = strcspn(p, ",");
@@ -67,7 +67,8 @@ int config_check_devices(const struct config *config)
 					     "device = %s: no such PCI device; 'dpdk-devbind.py "
 					     "--status-dev net' lists them",
 					     port->device);
-		} else if (strncmp(port->device, "net_", 4) && strncmp(port->device, "eth_", 4)) {
+		} else if (strncmp(port->device, "net_", 4) != 0 &&
+			   strncmp(port->device, "eth_", 4) != 0) {
 			ini_complain(&reader, port->name, line,
 				     "device = %s: expected a PCI address (0000:3b:00.0) or a vdev "
 				     "(net_af_packet0,iface=eth1)",

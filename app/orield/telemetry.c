@@ -266,7 +266,7 @@ static int on_congestion(const char *command, const char *parameters, struct rte
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	struct congestion_parameters congestion;
 
-	if (parameters && strcmp(parameters, "on") && strcmp(parameters, "off"))
+	if (parameters && strcmp(parameters, "on") != 0 && strcmp(parameters, "off") != 0)
 		return -EINVAL;
 	pthread_mutex_lock(&lock);
 	transport_get_congestion(telemetry.shared, &congestion);

@@ -64,7 +64,7 @@ bool verify_sizes(struct session *session, uint64_t *bytes)
 		if (!transfer(session, PERF_WRITE, 0, remote, sizes[i]) ||
 		    !transfer(session, PERF_READ, 0, remote, sizes[i]))
 			return false;
-		if (memcmp(session->source, session->sink, sizes[i])) {
+		if (memcmp(session->source, session->sink, sizes[i]) != 0) {
 			fprintf(stderr,
 				"oriel-perf: %u bytes read back differ from those written\n",
 				sizes[i]);

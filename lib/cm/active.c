@@ -96,7 +96,7 @@ static void take_reply(struct cm *cm, struct connection *c, const struct cm_addr
 	c->remote_qpn = rep->qpn;
 	c->remote_guid = rep->ca_guid;
 	c->since = now;
-	if (memcmp(from->remote_mac, unknown_mac, 6))
+	if (memcmp(from->remote_mac, unknown_mac, 6) != 0)
 		memcpy(c->address.remote_mac, from->remote_mac, 6);
 	cm_connection_set_remote(cm, c, rep->local_id);
 	cm_connection_set_state(cm, c, CONNECTION_REP_RECEIVED);

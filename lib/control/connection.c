@@ -157,7 +157,7 @@ int connection_prepare(struct control *control, struct object *connector)
 	 * A passive side knows the MAC from the request's frame and need not wait; a group's is
 	 * none that data may go to.
 	 */
-	if (memcmp(c->remote_mac, no_mac, 6) && !(c->remote_mac[0] & 1)) {
+	if (memcmp(c->remote_mac, no_mac, 6) != 0 && !(c->remote_mac[0] & 1)) {
 		memcpy(connection.path.remote_mac, c->remote_mac, 6);
 		if (error == -EAGAIN || error == -EHOSTUNREACH || error == -ENOBUFS)
 			error = 0;

@@ -69,7 +69,7 @@ int32_t request_listen(struct control *control, uint32_t session, const struct s
 	/* A wildcard of either family listens on all addresses of the data plane. */
 	if (!memcmp(address.gid, any4, 16))
 		memset(address.gid, 0, 16);
-	if (memcmp(address.gid, any, 16) && net_find_address(control->net, address.gid) < 0)
+	if (memcmp(address.gid, any, 16) != 0 && net_find_address(control->net, address.gid) < 0)
 		return NT_INVALID_ADDRESS;
 	status = take_address(control, space, &address);
 	if (status != NT_SUCCESS_STATUS)

@@ -75,7 +75,7 @@ void check_refuse(const char *name)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		char title[64];
 
-		if (name && strcmp(name, cases[i].name))
+		if (name && strcmp(name, cases[i].name) != 0)
 			continue;
 		found = true;
 		snprintf(title, sizeof(title), "refuse %s %s", cases[i].name, cases[i].detail);

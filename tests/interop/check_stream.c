@@ -39,7 +39,7 @@ static bool check_block(struct peer *peer, uint64_t block)
 {
 	uint8_t *sink = peer->buffer + SINK + block % DEPTH * BLOCK;
 
-	if (memcmp(sink, peer->buffer + block % DEPTH * BLOCK, BLOCK)) {
+	if (memcmp(sink, peer->buffer + block % DEPTH * BLOCK, BLOCK) != 0) {
 		report_failure("stream: block %lu read back differs", block);
 		return false;
 	}

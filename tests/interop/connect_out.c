@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	parse_options(argc, argv);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-		if (strcmp(commands[i].name, argv[optind]))
+		if (strcmp(commands[i].name, argv[optind]) != 0)
 			continue;
 		commands[i].run(optind + 1 < argc ? argv[optind + 1] : NULL);
 		return failures ? 1 : 0;

@@ -60,7 +60,7 @@ int main(int argc, char **argv)
 	parse_options(argc, argv);
 	argument = optind + 1 < argc ? argv[optind + 1] : NULL;
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-		if (strcmp(commands[i].name, argv[optind]))
+		if (strcmp(commands[i].name, argv[optind]) != 0)
 			continue;
 		commands[i].run(argument);
 		return failures ? 1 : 0;

@@ -133,7 +133,7 @@ void check_number(const char *service)
 	uint32_t sizes[8];
 	bool good;
 
-	while (which < 2 && service && strcmp(service, names[which]))
+	while (which < 2 && service && strcmp(service, names[which]) != 0)
 		which++;
 	if (!out_open(&out, "number connect"))
 		return;

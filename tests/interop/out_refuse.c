@@ -70,7 +70,7 @@ void check_refuse(const char *argument)
 	bool found = false;
 
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
-		if (argument && strcmp(argument, refusals[i].name))
+		if (argument && strcmp(argument, refusals[i].name) != 0)
 			continue;
 		refuse(&refusals[i]);
 		found = true;

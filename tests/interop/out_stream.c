@@ -23,7 +23,7 @@ static bool check_block(struct out *out, uint64_t block)
 {
 	uint8_t *sink = out->buffer + OUT_SINK + block % DEPTH * BLOCK;
 
-	if (memcmp(sink, out->buffer + OUT_SOURCE + block % DEPTH * BLOCK, BLOCK))
+	if (memcmp(sink, out->buffer + OUT_SOURCE + block % DEPTH * BLOCK, BLOCK) != 0)
 		return report_failure("stream: block %lu read back differs", block);
 	memset(sink, 0, BLOCK);
 	return true;

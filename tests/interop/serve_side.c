@@ -79,7 +79,7 @@ static int fill_path(const struct server *server, struct ibv_ah_attr *ah)
 				    .grh = { .dgid = theirs, .hop_limit = 64 } };
 	for (int i = 0; i < 64; i++) {
 		if (ibv_query_gid(server->id->verbs, server->id->port_num, i, &entry) ||
-		    memcmp(&entry, &ours, sizeof(ours)))
+		    memcmp(&entry, &ours, sizeof(ours)) != 0)
 			continue;
 		ah->grh.sgid_index = (uint8_t)i;
 		return 0;

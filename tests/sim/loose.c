@@ -283,8 +283,8 @@ void loose_sent(struct loose_end *sender, const uint8_t *frame, const struct fra
 	/* None is ever sent twice; who dies may have skipped some. */
 	if (ahead && (sender->host->generation == 0 || ahead > PSNS / 2))
 		loose_fail(sender, "PSN of a frame", facts->psn);
-	if (facts->ack_request || memcmp(frame, sender->path.remote_mac, 6) ||
-	    memcmp(frame + 6, sender->path.local_mac, 6))
+	if (facts->ack_request || memcmp(frame, sender->path.remote_mac, 6) != 0 ||
+	    memcmp(frame + 6, sender->path.local_mac, 6) != 0)
 		loose_fail(sender, "head of a frame", facts->psn);
 	sender->next_psn = (facts->psn + 1) % PSNS;
 }

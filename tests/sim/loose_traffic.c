@@ -299,14 +299,14 @@ static void check_grh(const struct loose_end *end, const struct shm_cqe *cqe)
 		grh[i] = received_byte(end, end->receive_head, i);
 	if (cqe->source_qpn != end->peer->number || !(cqe->flags & SHM_CQE_GRH))
 		loose_fail(end, "source queue pair of a datagram", cqe->source_qpn);
-	if (v4 && (grh[20] != 0x45 || memcmp(grh + 32, path->local_gid + 12, 4) ||
-		   memcmp(grh + 36, path->remote_gid + 12, 4)))
+	if (v4 && (grh[20] != 0x45 || memcmp(grh + 32, path->local_gid + 12, 4) != 0 ||
+		   memcmp(grh + 36, path->remote_gid + 12, 4) != 0))
 		loose_fail(end, "IPv4 header before a datagram", grh[20]);
 	for (uint32_t i = 0; v4 && i < 20; i++)
 		if (grh[i])
 			loose_fail(end, "byte before an IPv4 header", i);
-	if (!v4 && (grh[0] >> 4 != 6 || memcmp(grh + 8, path->local_gid, 16) ||
-		    memcmp(grh + 24, path->remote_gid, 16)))
+	if (!v4 && (grh[0] >> 4 != 6 || memcmp(grh + 8, path->local_gid, 16) != 0 ||
+		    memcmp(grh + 24, path->remote_gid, 16) != 0))
 		loose_fail(end, "IPv6 header before a datagram", grh[0]);
 }
 

@@ -101,14 +101,14 @@ static void check_addresses(const struct end *sender, const uint8_t *frame,
 	const struct qp_path *path = &sender->connection.path;
 	const uint8_t *ip = frame + facts->l3;
 
-	if (memcmp(frame, path->remote_mac, 6) || memcmp(frame + 6, path->local_mac, 6))
+	if (memcmp(frame, path->remote_mac, 6) != 0 || memcmp(frame + 6, path->local_mac, 6) != 0)
 		complain(sender, facts, "a MAC address", read_be(frame, 6), 0);
 	need(sender, facts, "the VLAN tag", facts->l3 == 18 ? read_be(frame + 14, 2) : 0,
 	     path->vlan_tci);
-	if (facts->v4
-		    ? memcmp(ip + 12, path->local_gid + 12, 4) ||
-			      memcmp(ip + 16, path->remote_gid + 12, 4)
-		    : memcmp(ip + 8, path->local_gid, 16) || memcmp(ip + 24, path->remote_gid, 16))
+	if (facts->v4 ? memcmp(ip + 12, path->local_gid + 12, 4) != 0 ||
+				memcmp(ip + 16, path->remote_gid + 12, 4) != 0
+		      : memcmp(ip + 8, path->local_gid, 16) != 0 ||
+				memcmp(ip + 24, path->remote_gid, 16) != 0)
 		complain(sender, facts, "an IP address", 0, 0);
 }
 
@@ -185,11 +185,11 @@ static void check_headers(const struct end *sender, const struct frame_facts *fa
 	case 0x03:
 	case 0x05:
 	case 0x09:
-		if (memcmp(extension, &op->sqe.immediate, 4))
+		if (memcmp(extension, &op->sqe.immediate, 4) != 0)
 			complain(sender, facts, "the immediate", read_be(extension, 4), 0);
 		break;
 	case 0x0b:
-		if (memcmp(extension + 16, &op->sqe.immediate, 4))
+		if (memcmp(extension + 16, &op->sqe.immediate, 4) != 0)
 			complain(sender, facts, "the immediate", read_be(extension + 16, 4), 0);
 		check_reth(sender, facts, extension, op, 0);
 		break;
@@ -211,7 +211,7 @@ static void check_payload(const struct end *sender, const struct frame_facts *fa
 	const uint32_t length = op->length - offset < mtu ? op->length - offset : mtu;
 
 	need(sender, facts, "the payload's length", facts->payload, length);
-	if (op->remote.fresh && length && memcmp(payload, op->remote.fresh + offset, length))
+	if (op->remote.fresh && length && memcmp(payload, op->remote.fresh + offset, length) != 0)
 		complain(sender, facts, "the payload", payload[0], op->remote.fresh[offset]);
 }
 

@@ -74,7 +74,7 @@ Test(slowpath, resolving_asks_the_link_and_gives_the_answer)
 	cr_assert(gid_equal(path.local_gid, our_v4) && gid_equal(path.remote_gid, peer_v4));
 	do {
 		cr_assert(far_gets_arp(1));
-	} while (memcmp(answer + 38, peer_v4 + 12, 4));
+	} while (memcmp(answer + 38, peer_v4 + 12, 4) != 0);
 	far_send(0, frame, frame_arp(frame, 2, peer_v4, our_v4));
 	wait_for(net_resolve(pair.net, our_v4, peer_v4, &path, pair.now) == 0);
 	cr_assert_arr_eq(path.remote_mac, peer_mac, 6);
@@ -94,7 +94,7 @@ Test(slowpath, off_link_peers_are_reached_through_the_gateway_and_silence_is_tol
 	cr_assert_eq(net_resolve(pair.net, our_v4, far_v4, &path, pair.now), -EAGAIN);
 	do {
 		cr_assert(far_gets_arp(1));
-	} while (memcmp(answer + 38, gateway_v4 + 12, 4));
+	} while (memcmp(answer + 38, gateway_v4 + 12, 4) != 0);
 	for (unsigned int i = 0; i < NEIGHBOUR_TRIES; i++)
 		net_poll(pair.net, pair.now += NEIGHBOUR_LONGEST_WAIT_NS);
 	cr_assert_eq(net_resolve(pair.net, our_v4, far_v4, &path, pair.now), -EHOSTUNREACH);
@@ -147,7 +147,8 @@ Test(slowpath, a_mad_to_an_unknown_neighbour_waits_for_the_answer)
 		cr_assert(far_receive(answer));
 		cr_assert_eq(get_be16(answer + 12), ETHERTYPE_VLAN, "own frames are tagged");
 		cr_assert_eq(get_be16(answer + 14), 100);
-	} while (get_be16(answer + 16) != ETHERTYPE_ARP || memcmp(answer + 42, peer_v4 + 12, 4));
+	} while (get_be16(answer + 16) != ETHERTYPE_ARP ||
+		 memcmp(answer + 42, peer_v4 + 12, 4) != 0);
 	frame_arp(frame, 2, peer_v4, our_v4);
 	memmove(frame + 16, frame + 12, 48);
 	put_be16(frame + 12, ETHERTYPE_VLAN);

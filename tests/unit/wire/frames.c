@@ -74,7 +74,7 @@ static void vector_match(const struct frame *frame, void *context)
 {
 	struct wanted *wanted = context;
 
-	if (strcmp(frame->name, wanted->name))
+	if (strcmp(frame->name, wanted->name) != 0)
 		return;
 	*wanted->frame = *frame;
 	wanted->found = true;
