@@ -220,6 +220,8 @@ static const struct flag flags[] = {
 	{ "poll", 0, SWITCH, AT(poll), 0, 0, 0, NULL,
 	  "busy-poll for completions (wants a processor of its own)" },
 	{ "report_gbits", 0, SWITCH, AT(gigabits), 0, 0, 0, NULL, "Gb/s instead of MiB/s" },
+	{ "times", 0, SWITCH, AT(times), 0, 0, MOVERS, NULL,
+	  "rates, and the time of each message under that load" },
 	{ "report-histogram", 'H', SWITCH, AT(histogram), 0, 0, 0, NULL,
 	  "all buckets of the latencies" },
 	{ "json", 0, SWITCH, AT(json), 0, 0, 0, NULL, "JSON instead of the table" },

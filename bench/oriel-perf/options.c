@@ -71,9 +71,11 @@ static const char *common_contradiction(const struct perf_options *options,
 		return "messages of no bytes have no rate in bytes: --rate_units p";
 	if (options->rate <= 0 && (flags_has(seen, "rate_units") || flags_has(seen, "burst_size")))
 		return "--rate_units and --burst_size belong to --rate_limit";
-	if (options->histogram && options->mode != PERF_LATENCY &&
+	if (options->times && options->mode == PERF_LATENCY)
+		return "--times is for rates: --latency takes the time of each message anyway";
+	if (options->histogram && options->mode != PERF_LATENCY && !options->times &&
 	    options->operation != PERF_CONNECT && !options->summary)
-		return "--report-histogram is for --latency and connect";
+		return "--report-histogram is for --latency, --times and connect";
 	if (options->json && !options->json_file && options->csv)
 		return "--json and --csv: one of them";
 	if (options->iterations && flags_has(seen, "duration"))

@@ -74,6 +74,7 @@ struct perf_options {
 	bool verify;
 	/* output */
 	bool gigabits;
+	bool times; /* of each message of a rate run, too */
 	bool histogram;
 	bool json, csv;
 	const char *json_file; /* NULL: standard output */

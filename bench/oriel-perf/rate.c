@@ -18,6 +18,7 @@ struct flow {
 	uint64_t window_messages; /* since the latest window */
 	uint32_t asked;           /* windows asked for, not had yet */
 	bool ready;               /* in the ring */
+	uint64_t *begun; /* --times: when those under way were due, ns; rate.depth of them */
 	/* Compare-and-swap: a chain of values, found anew after another's swap. */
 	uint64_t swap_next, swap_expected;
 	bool swap_broken;
@@ -31,6 +32,7 @@ struct rate {
 	struct traffic traffic;
 	struct meter meter;
 	struct flow *flows;
+	uint64_t *begun;    /* of all flows */
 	struct flow **ring; /* those that may post, in turn */
 	uint32_t head, count, flow_count;
 	uint32_t depth, moderation;
@@ -119,6 +121,21 @@ static void place_request(struct rate *rate, struct flow *flow, struct request *
 	post_place(request, flow->peer, &rate->traffic, rate->step, rate->verify);
 }
 
+/*
+ * A message is due when the rate says, so that one that had to wait for those before it is not
+ * timed from when it was let go. Without a rate it is due when it is posted.
+ */
+static uint64_t due(const struct rate *rate)
+{
+	uint64_t now = run_now(), when;
+
+	if (rate->per_ns <= 0 || rate->posted < rate->options->burst)
+		return now;
+	when = rate->start +
+	       (uint64_t)((double)(rate->posted - rate->options->burst + 1) / rate->per_ns);
+	return when < now ? when : now;
+}
+
 static bool post_one(struct rate *rate, struct flow *flow, bool more)
 {
 	struct request request = { .operation = choose_operation(rate),
@@ -134,6 +151,8 @@ static bool post_one(struct rate *rate, struct flow *flow, bool more)
 		return ask_window(rate, flow);
 	}
 	place_request(rate, flow, &request);
+	if (flow->begun)
+		flow->begun[flow->posted % rate->depth] = due(rate);
 	flow->silent++;
 	if (!aloud)
 		request.flags |= NDK_OP_FLAG_SILENT_SUCCESS;
@@ -236,6 +255,15 @@ static void swapped(struct rate *rate, struct flow *flow)
 	}
 }
 
+/* Completions come in order. */
+static void take_times(struct rate *rate, const struct flow *flow, uint32_t credit)
+{
+	uint64_t first = flow->posted - flow->under_way, now = run_now();
+
+	for (uint32_t i = 0; i < credit; i++)
+		latency_add(&rate->result->times, now - flow->begun[(first + i) % rate->depth]);
+}
+
 static bool completed(struct rate *rate, const NDK_RESULT_EX *result)
 {
 	struct peer *peer = result->QPContext;
@@ -252,6 +280,8 @@ static bool completed(struct rate *rate, const NDK_RESULT_EX *result)
 	}
 	if (rate->options->operation == PERF_COMPARE_SWAP)
 		swapped(rate, flow);
+	if (flow->begun)
+		take_times(rate, flow, credit);
 	flow->under_way -= credit;
 	rate->done += credit;
 	make_ready(rate, flow);
@@ -332,8 +362,16 @@ static bool rate_open(struct rate *rate, struct way *way, const struct perf_opti
 	rate->ring = calloc(count, sizeof(struct flow *));
 	if (!rate->flows || !rate->ring)
 		return session_complain("connections", STATUS_NO_MEMORY);
-	for (uint32_t i = 0; i < count; i++)
+	if (options->times) {
+		rate->begun = calloc((size_t)count * rate->depth, sizeof(*rate->begun));
+		if (!rate->begun)
+			return session_complain("times", STATUS_NO_MEMORY);
+		result->timed = true;
+	}
+	for (uint32_t i = 0; i < count; i++) {
 		rate->flows[i].peer = &way->session.peers[i];
+		rate->flows[i].begun = rate->begun ? rate->begun + (size_t)i * rate->depth : NULL;
+	}
 	return traffic_open(&rate->traffic, options, run_places(way, options));
 }
 
@@ -341,6 +379,7 @@ static void rate_close(struct rate *rate)
 {
 	traffic_close(&rate->traffic);
 	free(rate->flows);
+	free(rate->begun);
 	free(rate->ring);
 }
 

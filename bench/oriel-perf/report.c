@@ -100,6 +100,15 @@ static void print_row(const struct perf_options *options, const struct run_resul
 		       average(result) * 1e-6);
 }
 
+static void print_times(const struct latency *times)
+{
+	printf(" # usec: least %.2f, typical %.2f, average %.2f, 99%% %.2f, 99.9%% %.2f, 99.99%% "
+	       "%.2f, most %.2f\n",
+	       us(times->least), us(latency_percentile(times, 50)), latency_mean(times) / 1000,
+	       us(latency_percentile(times, 99)), us(latency_percentile(times, 99.9)),
+	       us(latency_percentile(times, 99.99)), us(times->most));
+}
+
 static void print_notes(const struct perf_options *options, const struct run_result *result)
 {
 	if (options->operation == PERF_MIXED)
@@ -114,6 +123,8 @@ static void print_notes(const struct perf_options *options, const struct run_res
 	else if (result->refused)
 		printf(" # %llu times the target had no token to spare and was asked again\n",
 		       (unsigned long long)result->refused);
+	if (result->timed)
+		print_times(&result->times);
 	if (result->verified)
 		printf(" # verified: %llu bytes compared\n", (unsigned long long)result->verified);
 }
@@ -142,16 +153,16 @@ static void print_csv(const struct report *report, const struct perf_options *op
 	const struct latency *times = &result->times;
 
 	if (!report->headed)
-		puts("operation,mode,bytes,queue_pairs,depth,messages,seconds,peak_bytes_per_"
-		     "second,"
-		     "bytes_per_second,messages_per_second,min_us,p50_us,mean_us,stdev_us,p90_us,"
+		puts("operation,mode,bytes,queue_pairs,depth,messages,seconds,"
+		     "peak_bytes_per_second,bytes_per_second,messages_per_second,min_us,p50_us,"
+		     "mean_us,stdev_us,p90_us,"
 		     "p99_us,p99_9_us,p99_99_us,max_us");
 	printf("%s,%s,%u,%u,%u,%llu,%.6f,%.0f,%.0f,%.1f", options_operation(options->operation),
 	       result->latency ? "latency" : "bandwidth", options->size, options->queue_pairs,
 	       options->depth, (unsigned long long)(result->messages + result->received),
 	       result->seconds, bytes_per_second(options, result->peak),
 	       bytes_per_second(options, average(result)), average(result));
-	if (result->latency)
+	if (result->latency || result->timed)
 		printf(",%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f\n", us(times->least),
 		       us(latency_percentile(times, 50)), latency_mean(times) / 1000,
 		       latency_deviation(times) / 1000, us(latency_percentile(times, 90)),
@@ -203,7 +214,7 @@ static json_t *result_json(const struct perf_options *options, const struct run_
 		"windows", (json_int_t)result->windows, "refused", (json_int_t)result->refused,
 		"verified_bytes", (json_int_t)result->verified);
 
-	if (result->latency)
+	if (result->latency || result->timed)
 		json_object_set_new(object, "latency_us", latency_json(&result->times));
 	return object;
 }
@@ -279,7 +290,7 @@ void report_add(struct report *report, const struct perf_options *options,
 			print_head(options, result->latency);
 		print_row(options, result);
 		print_notes(options, result);
-		if (options->histogram && result->latency)
+		if (options->histogram && (result->latency || result->timed))
 			print_histogram(&result->times);
 	}
 	report->headed = true;

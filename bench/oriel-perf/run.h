@@ -15,7 +15,8 @@ struct run_result {
 	uint64_t verified; /* bytes compared */
 	double seconds;
 	double peak;  /* messages/s in the best interval of METER_INTERVAL */
-	bool latency; /* times is filled in */
+	bool latency; /* one at a time: the times are the result */
+	bool timed;   /* a rate, and the times of its messages */
 	struct latency times;
 };
 

@@ -161,6 +161,22 @@ def latencies():
     expect_equal(sum(buckets), 100, f"the table of the histogram:\n{text}")
 
 
+@test("--times: a rate, and the time of each of its messages, from when it was due")
+def times():
+    for arguments in (["-n", 1000], ["-n", 300, "-q", 3, "-Q", 8], ["read", "-n", 500, "--verify"],
+                      ["-n", 200, "--rate_limit", 2000, "--rate_units", "p"],
+                      ["-D", 0.2, "--rate_limit", 3000, "--rate_units", "p", "-q", 2]):
+        result = measured("--times", "-s", 64, *arguments)
+        expect_equal(result["mode"], "bandwidth", "mode")
+        check_latency(result, f"{arguments}")
+    text = good("--times", "-n", 50, "-H", "-s", 64)
+    expect(" # usec: least" in text and " # from[usec]" in text, text)
+    # Far more than can be had: what is sent late was due long before.
+    late = measured("--times", "-n", 2000, "-s", 8, "-t", 1, "--rate_limit", 1e9,
+                    "--rate_units", "p")
+    expect(late["latency_us"]["max"] > late["seconds"] * 1e6 / 2, f"{late['latency_us']['max']}")
+
+
 @test("queue pairs, doorbell lists, moderated completions, inline data: all messages arrive")
 def queues():
     for arguments in (["-q", 7, "-t", 5], ["-l", 4], ["-Q", 16], ["-Q", 16, "-t", 16],
@@ -336,7 +352,8 @@ def refusals():
             (["connect", "--verify"], "--verify has no meaning for connect"),
             (["read", "--read-share", 3], "it is for mixed"), (["atomic", "--skew", 1], "--skew"),
             (["--windows", 2], "it is for bind connect"), (["-A", "CMP_AND_SWAP"], "atomic cmp"),
-            (["-H"], "--latency and connect"), (["--rate_units", "p"], "belong to --rate_limit"),
+            (["-H"], "--latency, --times and"),
+            (["--times", "--latency"], "anyway"), (["--rate_units", "p"], "belong to --rate_limit"),
             (["-s", 0, "--rate_limit", 1], "--rate_units p"), (["-a", "-s", 8], "leave --size"),
             (["--per-window", 1, "--latency"], "--per-window"),
             (["--per-window", 1, "--verify"], "--per-window"),
