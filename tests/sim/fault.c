@@ -53,7 +53,7 @@ bool fault_leaves(enum fault fault)
 
 bool fault_is_forged(enum fault fault)
 {
-	return fault >= FAULT_WIRE_SHORT && fault <= FAULT_WIRE_NAK;
+	return fault >= FAULT_WIRE_SHORT && fault <= FAULT_WIRE_SILENT;
 }
 
 /* One too many is what a wrong comparison lets through. */
@@ -372,7 +372,15 @@ static struct op *forged(struct end *end, enum fault fault)
 		return op ? spoil_packet(op, 0, rng_below(rng, 0x7fffffff)) : NULL;
 	case FAULT_WIRE_RESPONSE:
 		op = to_be_forged(end, KIND_READ, KIND_READ, 1);
-		return op ? spoil_packet(op, rng_below(rng, op->packets), 0) : NULL;
+		return op ? spoil_packet(op, rng_below(rng, op->packets), rng_below(rng, 2)) : NULL;
+	case FAULT_WIRE_SILENT:
+		if (end->connection.timeout == 0)
+			return NULL;
+		op = to_be_forged(end, KIND_READ, KIND_CMP_SWAP, 1);
+		if (op == NULL)
+			return NULL;
+		op->status = NT_IO_TIMEOUT;
+		return spoil_packet(op, rng_below(rng, op->packets), rng_below(rng, 2));
 	default:
 		op = to_be_forged(end, KIND_WRITE, KIND_WRITE, 1);
 		return op ? spoil_packet(op, op->packets - 1, rng_below(rng, 28)) : NULL;
@@ -408,6 +416,7 @@ static struct op *build(struct end *end, enum fault fault)
 	case FAULT_WIRE_LENGTH:
 	case FAULT_WIRE_HUGE:
 	case FAULT_WIRE_RESPONSE:
+	case FAULT_WIRE_SILENT:
 	case FAULT_WIRE_NAK: return forged(end, fault);
 	default: return fault_at_home(end, fault);
 	}

@@ -13,6 +13,32 @@ static struct op *at_home(struct op *op, int32_t status)
 	return op;
 }
 
+/*
+ * The local token of a region for fast registration that is not registered any more, or not for
+ * writing: 0 when the last registration did not cover so many bytes.
+ */
+static uint32_t fast_token(const struct end *end, enum window_state state, uint32_t length,
+			   uint64_t *address)
+{
+	const struct sim_window *window = &end->window[0];
+
+	if (!window->fast || window->state != state || window->length < length ||
+	    (state == WINDOW_BOUND && (window->rights & ~RIGHT_REMOTE_READ)))
+		return 0;
+	*address = host_address(end->host, window->offset);
+	return window->local_token;
+}
+
+static uint32_t wrong_local(const struct end *end, struct shm_sge *sge)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	const uint32_t fast = fast_token(end, WINDOW_FREE, sge->length, &sge->address);
+
+	if (fast && rng_percent(rng, 70))
+		return fast;
+	return rng_percent(rng, 50) ? end->host->remote : (uint32_t)rng_next(rng);
+}
+
 static struct op *wrong_sge(struct end *end, bool range)
 {
 	struct rng *rng = &end->pair->world->traffic;
@@ -27,8 +53,7 @@ static struct op *wrong_sge(struct end *end, bool range)
 					rng, host_address(end->host, AREA_GUARD),
 					end->host->size - 2 * AREA_GUARD, op->list[i].length);
 			else
-				op->list[i].token = rng_percent(rng, 50) ? end->host->remote
-									 : (uint32_t)rng_next(rng);
+				op->list[i].token = wrong_local(end, &op->list[i]);
 			return at_home(op, NT_ACCESS_VIOLATION);
 		}
 	}
@@ -45,7 +70,10 @@ static struct op *wrong_sink(struct end *end)
 	for (uint32_t i = 0; op && i < op->sqe.nsge; i++) {
 		if (op->list[i].length == 0)
 			continue;
-		op->list[i].token = end->host->read_only;
+		op->list[i].token =
+			fast_token(end, WINDOW_BOUND, op->list[i].length, &op->list[i].address);
+		if (op->list[i].token == 0 || rng_percent(rng, 30))
+			op->list[i].token = end->host->read_only;
 		return at_home(op, NT_ACCESS_VIOLATION);
 	}
 	op_free(op);
@@ -135,7 +163,9 @@ static struct op *wrong_bind(struct end *end, enum fault fault)
 	switch (fault) {
 	case FAULT_BIND_TOKEN: op->sqe.token = (uint32_t)rng_next(rng); break;
 	case FAULT_BIND_LENGTH: op->sqe.length = 0; break;
-	case FAULT_BIND_DOMAIN: op->sqe.mr = end->host->other_region; break;
+	case FAULT_BIND_DOMAIN:
+		op->sqe.mr = end->window[0].fast ? end->window[0].index : end->host->other_region;
+		break;
 	case FAULT_BIND_RIGHT:
 		op->sqe.mr = end->host->read_region;
 		op->sqe.flags |= rng_percent(rng, 50) ? SHM_FLAG_ALLOW_REMOTE_WRITE
@@ -164,7 +194,10 @@ static struct op *wrong_registration(struct end *end)
 		return NULL;
 	op = window_bind_op(end, window);
 	op->status = NT_ACCESS_VIOLATION;
-	switch (rng_below(rng, 5)) {
+	switch (rng_below(rng, 7)) {
+	case 4: op->sqe.mr = end->host->other_fast; break;
+	/* Round the end of the address space. */
+	case 5: op->sqe.address = 0ull - op->sqe.length / 2; break;
 	case 0: op->sqe.swap = end->host->size - op->sqe.length + 1; break;
 	case 1: op->sqe.length = 0; break;
 	case 2: op->sqe.length = FAST_PAGES * 4096 + 1; break;

@@ -157,10 +157,28 @@ static bool forge_request(struct sim_buffer *buffer, struct frame_facts *facts, 
 	return true;
 }
 
+/* Results of atomics and responses of eight bytes look alike. */
+static bool turns_kind(const struct op *op)
+{
+	return op->wire_choice == 0 && op->length == 8 && op->packets == 1;
+}
+
 static bool forge_answer(struct sim_buffer *buffer, struct frame_facts *facts, const struct op *op)
 {
 	uint8_t *bth = buffer->bytes + facts->bth;
 
+	/* FIRST in place of LAST or ONLY, or ONLY in place of FIRST. */
+	if (op->fault == FAULT_WIRE_RESPONSE && op->wire_choice && facts->opcode >= 0x0d &&
+	    facts->opcode <= 0x10 && facts->opcode != 0x0e) {
+		facts->opcode = bth[0] = facts->opcode == 0x0d ? 0x10 : 0x0d;
+		return true;
+	}
+	if (op->fault == FAULT_WIRE_SILENT && facts->opcode >= 0x0d && facts->opcode != 0x11) {
+		/* An answer of the other kind is none. */
+		if (turns_kind(op))
+			facts->opcode = bth[0] = facts->opcode == 0x12 ? 0x10 : 0x12;
+		return true;
+	}
 	if (op->fault == FAULT_WIRE_RESPONSE && facts->opcode >= 0x0d && facts->opcode <= 0x10) {
 		reshape(buffer, facts, facts->payload > 4 ? facts->payload - 4 : 0);
 		return true;
@@ -171,6 +189,14 @@ static bool forge_answer(struct sim_buffer *buffer, struct frame_facts *facts, c
 		return true;
 	}
 	return false;
+}
+
+/* Whether the network keeps for itself what forge_fault() has made of an answer. */
+bool forge_swallows(const struct end *receiver, const struct frame_facts *facts)
+{
+	const struct op *op = receiver->fault;
+
+	return op && op->fault == FAULT_WIRE_SILENT && !is_request(facts) && !turns_kind(op);
 }
 
 /* Each time that this packet passes, first or again, so nothing can make it good. */

@@ -191,7 +191,9 @@ static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
 	struct world *world = worker->host->world;
 	struct pktbuf *keep = buffer->unkept ? NULL : &buffer->packet;
 	struct wire_view view = { 0 };
+	uint32_t oldest;
 	struct end *end;
+	bool kept;
 
 	if (!buffer->take && wire_parse(buffer->bytes, buffer->packet.length, &view) != WIRE_OK)
 		sim_fail(world, "a frame is good, and a moment later it is not");
@@ -207,7 +209,17 @@ static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
 		sim_fail(world, "a frame is good, and a moment later it is not");
 	watch_fatal_nak(worker, &view, buffer->fatal, false);
 	note_arrival(worker, buffer, &view);
-	if (transport_receive(worker->transport, &view, keep, world->now)) {
+	end = host_find_number(worker->host, view.qpn);
+	oldest = end ? peek_oldest(&worker->host->arena, end->index) : 0;
+	kept = transport_receive(worker->transport, &view, keep, world->now);
+	if (end && oldest != peek_oldest(&worker->host->arena, end->index)) {
+		end->progressed = world->now;
+		end->rnr_since = false;
+		end->asks = 0;
+	}
+	if (end && buffer->rnr)
+		end->rnr_since = true;
+	if (kept) {
 		if (keep == NULL)
 			sim_fail(world, "a frame was kept that must not be");
 		return;
@@ -442,9 +454,10 @@ static void create_region(struct host *host, uint32_t pd, uint32_t access, uint3
 			     local, remote) == 0);
 }
 
-/* A window over all of the other domain's region. */
-static void bind_other_window(struct host *host)
+/* A window over all of the other domain's region, and a region that could be registered. */
+static void fill_other_domain(struct host *host)
 {
+	uint32_t local, remote;
 	struct world *world = host->world;
 	const struct accessor who = { .session = SIM_SESSION, .pd = host->other_pd };
 	struct bind_request request = {
@@ -459,6 +472,10 @@ static void bind_other_window(struct host *host)
 	request.window = host->other_window;
 	request.token = host->other_window_token;
 	NEED(window_bind(host->memory, &who, &request) == ACCESS_OK);
+	NEED(region_create(host->memory, SIM_SESSION, host->other_pd, true, &host->other_fast) ==
+	     0);
+	NEED(region_init_fast_register(host->memory, host->other_fast, FAST_PAGES, true, &local,
+				       &remote) == 0);
 }
 
 static void create_memory(struct host *host)
@@ -489,7 +506,7 @@ static void create_memory(struct host *host)
 	create_region(host, host->other_pd, all, &host->other_region, &local, &host->other_remote);
 	create_region(host, host->pd, RIGHT_LOCAL_READ | RIGHT_REMOTE_READ, &host->read_region,
 		      &host->read_only, &unused);
-	bind_other_window(host);
+	fill_other_domain(host);
 }
 
 void host_start_worker(struct sim_worker *worker, bool adopted)
@@ -560,10 +577,18 @@ static void end_regions(struct host *host)
 	if (window_destroy(host->memory, host->other_window, &grace))
 		sim_fail(host->world, "host %u: a window cannot be destroyed", host->number);
 	window_destroy_finish(host->memory, host->other_window);
-	for (unsigned int i = 0; i < sizeof(region) / sizeof(region[0]); i++)
+	if (region_deregister(host->memory, host->other_fast, &grace))
+		sim_fail(host->world, "host %u: a region cannot be given up", host->number);
+	region_deregister_finish(host->memory, host->other_fast);
+	for (unsigned int i = 0; i < sizeof(region) / sizeof(region[0]); i++) {
 		if (region_deregister(host->memory, region[i], &grace))
 			sim_fail(host->world, "host %u: region %u cannot be deregistered",
 				 host->number, region[i]);
+		region_deregister_finish(host->memory, region[i]);
+	}
+	if (segment_detach(host->memory, host->segment))
+		sim_fail(host->world, "host %u: its memory is said to be registered still",
+			 host->number);
 }
 
 void host_destroy(struct host *host)

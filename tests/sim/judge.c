@@ -19,6 +19,17 @@ static bool peer_is_dead(const struct end *end)
 }
 
 /*
+ * Before a peer falls silent over an invalidate that is none of its sender's, it acknowledges what
+ * came before. Where nothing is lost, that arrives.
+ */
+static bool told_before_silence(const struct end *end, const struct op *op)
+{
+	return config_is_perfect(&end->pair->world->config) && end->fault &&
+	       end->fault->fault == FAULT_INVALIDATE_TOKEN && op->number < end->fault->number &&
+	       op->executed && !end->peer->flush_asked;
+}
+
+/*
  * Each retry is used up by something that went wrong on the way: going back in time, there is
  * trouble in each of the intervals between them, and since the request was posted.
  */
@@ -38,7 +49,7 @@ static bool timeout_possible(const struct end *end, const struct op *op)
 	    (end->rnr_psn - op->psn) % 0x1000000 < op->packets)
 		return true;
 	if (peer_is_dead(end))
-		return true;
+		return !told_before_silence(end, op);
 	for (uint32_t i = pair->troubles; i != op->troubles && rounds < SIM_TROUBLES; rounds++) {
 		const uint64_t earlier = pair->trouble_time[--i % SIM_TROUBLES];
 
@@ -75,9 +86,12 @@ static bool later_refused(const struct end *end, const struct op *op, int32_t st
 	return false;
 }
 
-/* A SEND that finds no receive is sent as often as was agreed. */
+/* A SEND that finds no receive is sent, and an answer asked for, as often as was agreed. */
 static bool gave_up_in_time(const struct end *end, const struct op *op)
 {
+	/* The first time may have been before what was before it was answered. */
+	if (op->fault == FAULT_WIRE_SILENT)
+		return end->restarts || end->asks >= end->connection.retry_count;
 	return op->fault != FAULT_NO_RECEIVE || end->restarts ||
 	       end->rnrs > end->connection.rnr_retry;
 }

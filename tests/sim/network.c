@@ -307,7 +307,8 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 	wrong = receiver ? forge_fault(receiver, buffer, &facts) : NULL;
 	if (wrong)
 		sim_log(world, "the next frame is made a %s", wrong);
-	if (!calm(world) && !suffer(world, &flying, &facts, &what, &late)) {
+	if ((wrong && forge_swallows(receiver, &facts)) ||
+	    (!calm(world) && !suffer(world, &flying, &facts, &what, &late))) {
 		log_frame(world, direction, &facts, "lost", "", 0);
 		buffer_return(world, buffer);
 		return;

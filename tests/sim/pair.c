@@ -55,6 +55,8 @@ static void draw_connection(struct end *end, const struct qp_connection *timers)
 	c->send_psn = end->next_psn = end->sent_psn = draw_psn(rng);
 	c->path_mtu = end->pair->mtu;
 	c->max_reads_out = (uint8_t)(rng_percent(rng, 10) ? 0 : rng_between(rng, 1, 16));
+	if (rng_percent(rng, 15))
+		c->max_reads_out = 16;
 	c->remote_rights = (uint8_t)draw_rights(rng);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one look into a record of what is tested: has a PSN been answered already? */
+/* The one look into a record of what is tested: what has been answered already? */
 #include "transport/state.h"
 
 #include "peek.h"
@@ -9,4 +9,11 @@ bool peek_is_ghost(const struct arena *arena, uint32_t qp, uint32_t psn)
 	const struct qp *record = arena_record(arena, ARENA_QPS, qp);
 
 	return psn_diff(psn, requester_una(record->requester)) < 0;
+}
+
+uint32_t peek_oldest(const struct arena *arena, uint32_t qp)
+{
+	const struct qp *record = arena_record(arena, ARENA_QPS, qp);
+
+	return requester_una(record->requester);
 }

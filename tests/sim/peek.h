@@ -10,5 +10,7 @@
 
 /* Whether the requester of queue pair `qp` waits for nothing at this PSN any more. */
 bool peek_is_ghost(const struct arena *arena, uint32_t qp, uint32_t psn);
+/* The oldest PSN that its requester waits for. */
+uint32_t peek_oldest(const struct arena *arena, uint32_t qp);
 
 #endif

@@ -52,10 +52,11 @@ void queue_post_receive(struct end *end, struct receive *receive, const struct s
 	struct shm_queue *queue = &end->config.memory->receive;
 	const struct shm_rqe rqe = {
 		.request_context = (uint64_t)end->life << 32 | receive->number,
-		.nsge = receive->malformed ? 255 : (uint8_t)nsge,
+		.nsge = (uint8_t)nsge,
 	};
 
-	fill_slot(end, queue, &rqe, sizeof(rqe), sge, nsge * (uint32_t)sizeof(*sge));
+	fill_slot(end, queue, &rqe, sizeof(rqe), sge,
+		  (nsge < SIM_SGE ? nsge : SIM_SGE) * (uint32_t)sizeof(*sge));
 	ring(end, queue);
 }
 

@@ -98,6 +98,8 @@ bool receive_post(struct end *end, enum receive_kind kind)
 		return false;
 	receive->start = place;
 	nsge = lay_out(end, receive, sge);
+	if (kind == RECEIVE_BAD_SHAPE)
+		nsge = end->config.receive_sge + one_or_more(rng, 255 - end->config.receive_sge);
 	receive->good = receive->capacity;
 	if (kind == RECEIVE_BAD_TOKEN && receive->capacity)
 		spoil(end, receive, sge);

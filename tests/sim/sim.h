@@ -158,10 +158,11 @@ struct sim_window {
 	/* When its invalidate was posted: turns of all workers, and of which daemon. */
 	uint64_t asked[SIM_WORKERS];
 	uint32_t asked_generation;
-	bool fast;     /* no window: a region for fast registration, under one token for life */
-	bool strip;    /* the window over the strip */
-	bool watched;  /* strip: it is dead and nothing may change there any more */
-	uint8_t *seen; /* strip: its bytes when it died */
+	bool fast; /* no window: a region for fast registration, under two tokens for life */
+	uint32_t local_token; /* fast */
+	bool strip;           /* the window over the strip */
+	bool watched;         /* strip: it is dead and nothing may change there any more */
+	uint8_t *seen;        /* strip: its bytes when it died */
 };
 
 /* --- queue pairs ------------------------------------------------------------------ */
@@ -250,7 +251,10 @@ struct end {
 	uint32_t last_inv_psn; /* of the last SEND with invalidate that came, and when */
 	uint64_t inv_turns[SIM_WORKERS];
 	uint32_t inv_generation;
-	uint32_t gap_psn; /* of its last NAK for a gap */
+	uint32_t asks;       /* for an answer that never comes, since it was the oldest */
+	uint64_t progressed; /* when an answer took its requester further last */
+	bool rnr_since;      /* an RNR NAK has come since */
+	uint32_t gap_psn;    /* of its last NAK for a gap */
 	bool gap_told, rnr_waits;
 	bool rnr_blind;         /* whether it heeds them cannot be said */
 	uint32_t rnr_psn, rnrs; /* RNR NAKs that have come for this PSN */
@@ -330,7 +334,7 @@ struct host {
 	uint32_t local[2], remote; /* tokens of the region; of a second one over the same bytes */
 	uint32_t second_region;
 	uint32_t other_remote; /* remote token in the other domain */
-	uint32_t other_window, other_window_token;
+	uint32_t other_window, other_window_token, other_fast;
 	uint32_t read_only; /* local token that allows no write */
 	struct token_list stock;
 	uint32_t dead[SIM_DEAD]; /* tokens of windows that were, the newest of them */

@@ -15,10 +15,9 @@
 static void create_fast(struct end *end, struct sim_window *window)
 {
 	struct memory *memory = end->host->memory;
-	uint32_t local;
 
 	if (region_create(memory, SIM_SESSION, end->host->pd, true, &window->index) ||
-	    region_init_fast_register(memory, window->index, FAST_PAGES, true, &local,
+	    region_init_fast_register(memory, window->index, FAST_PAGES, true, &window->local_token,
 				      &window->token))
 		sim_fail(end->pair->world, "no region for host %u", end->host->number);
 }

@@ -9,7 +9,8 @@
 #include "sim.h"
 
 #define PSNS         0x1000000u
-#define CNP_INTERVAL 50000u /* ns */
+#define CNP_INTERVAL 50000u  /* ns */
+#define SOON         200000u /* ns in which an arrival has its consequences */
 
 static _Noreturn void complain(const struct end *sender, const struct frame_facts *facts,
 			       const char *what, uint64_t is, uint64_t due)
@@ -215,6 +216,30 @@ static void check_payload(const struct end *sender, const struct frame_facts *fa
 		complain(sender, facts, "the payload", payload[0], op->remote.fresh[offset]);
 }
 
+/* Nothing holds its frames back, and so delays what an arrival has set off. */
+static bool timer_alone(const struct end *sender)
+{
+	const struct sim_config *config = &sender->pair->world->config;
+
+	return config->transmit_room == 0 && config->mark == 0 && config->move_every_us == 0 &&
+	       sender->restarts == 0 && !sender->rnr_since;
+}
+
+/* Where no other loss makes it go back, it asks once and then as often as was agreed. */
+static void count_asks(struct end *sender, const struct frame_facts *facts)
+{
+	const struct op *op = sender->fault;
+
+	if (op == NULL || op->fault != FAULT_WIRE_SILENT ||
+	    facts->psn != (op->psn + op->wire_packet) % PSNS)
+		return;
+	sender->asks++;
+	if (config_is_perfect(&sender->pair->world->config) && sender->rnrs == 0 &&
+	    sender->asks > sender->connection.retry_count + 1u)
+		complain(sender, facts, "the number of its tries", sender->asks,
+			 sender->connection.retry_count + 1u);
+}
+
 /*
  * Where it goes back to is the oldest that is not acknowledged. When nothing has come since that
  * left, a timer has run out, and that takes its time.
@@ -229,6 +254,11 @@ static void check_time(struct end *sender, const struct frame_facts *facts, stru
 	if (back && message->sent_at && sender->restarts == 0 &&
 	    sender->arrival < message->sent_at && now - message->sent_at < least)
 		complain(sender, facts, "the time since it left", now - message->sent_at, least);
+	/* What nothing has set off was set off by the timer, which any progress winds up again. */
+	if (back && message->sent_at && timer_alone(sender) && now - sender->arrival > SOON &&
+	    now - sender->progressed < least)
+		complain(sender, facts, "the time since an answer", now - sender->progressed,
+			 least);
 	if (back || facts->psn == message->psn)
 		message->sent_at = now;
 	sender->goes_on = end;
@@ -266,6 +296,7 @@ static void check_request(struct end *sender, const uint8_t *frame, const struct
 	if (message->kind == KIND_READ)
 		end = (message->psn + message->packets) % PSNS;
 	check_time(sender, facts, message, end);
+	count_asks(sender, facts);
 	if ((end - sender->sent_psn) % PSNS < PSNS / 2)
 		sender->sent_psn = end;
 }
