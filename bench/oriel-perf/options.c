@@ -42,7 +42,7 @@ static bool parse_operation(const char *text, struct perf_options *options)
 		options->mode = PERF_LATENCY;
 	if (end && (!strcmp(end, "_lat") || !strcmp(end, "_bw")))
 		*end = '\0';
-	for (value = 0; operations[value] && strcmp(word, operations[value]); value++)
+	for (value = 0; operations[value] && strcmp(word, operations[value]) != 0; value++)
 		continue;
 	if (!operations[value])
 		return false;

@@ -8,11 +8,14 @@
 
 #define MEBI 1048576.0
 
+static unsigned long long messages(const struct run_result *result)
+{
+	return result->messages + result->received;
+}
+
 static double average(const struct run_result *result)
 {
-	double messages = (double)(result->messages + result->received);
-
-	return result->seconds > 0 ? messages / result->seconds : 0;
+	return result->seconds > 0 ? (double)messages(result) / result->seconds : 0;
 }
 
 /* Windows and connections are counted; they carry nothing. */
@@ -94,8 +97,7 @@ static void print_row(const struct perf_options *options, const struct run_resul
 		printf(" %-10u %-12llu %14.1f %18.1f\n", options->size,
 		       (unsigned long long)result->messages, result->peak, average(result));
 	else
-		printf(" %-10u %-12llu %16.2f %19.2f %17.6f\n", options->size,
-		       (unsigned long long)(result->messages + result->received),
+		printf(" %-10u %-12llu %16.2f %19.2f %17.6f\n", options->size, messages(result),
 		       in_unit(options, result->peak), in_unit(options, average(result)),
 		       average(result) * 1e-6);
 }
@@ -159,9 +161,9 @@ static void print_csv(const struct report *report, const struct perf_options *op
 		     "p99_us,p99_9_us,p99_99_us,max_us");
 	printf("%s,%s,%u,%u,%u,%llu,%.6f,%.0f,%.0f,%.1f", options_operation(options->operation),
 	       result->latency ? "latency" : "bandwidth", options->size, options->queue_pairs,
-	       options->depth, (unsigned long long)(result->messages + result->received),
-	       result->seconds, bytes_per_second(options, result->peak),
-	       bytes_per_second(options, average(result)), average(result));
+	       options->depth, messages(result), result->seconds,
+	       bytes_per_second(options, result->peak), bytes_per_second(options, average(result)),
+	       average(result));
 	if (result->latency || result->timed)
 		printf(",%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f\n", us(times->least),
 		       us(latency_percentile(times, 50)), latency_mean(times) / 1000,
