@@ -112,12 +112,15 @@ static int compare(const void *a, const void *b)
 static void print_series(const char *name, struct series *series)
 {
 	uint32_t n = series->count;
+	uint32_t middle, late;
 
 	if (!n)
 		return;
 	qsort(series->ns, n, sizeof(*series->ns), compare);
-	printf("%-11s %9.1f %9.1f %9.1f %9.1f\n", name, (double)series->ns[n / 2] / 1e3,
-	       (double)series->ns[(uint64_t)n * 99 / 100] / 1e3, (double)series->ns[n - 1] / 1e3,
+	middle = n / 2;
+	late = (uint32_t)((uint64_t)n * 99 / 100);
+	printf("%-11s %9.1f %9.1f %9.1f %9.1f\n", name, (double)series->ns[middle] / 1e3,
+	       (double)series->ns[late] / 1e3, (double)series->ns[n - 1] / 1e3,
 	       (double)series->ns[0] / 1e3);
 }
 

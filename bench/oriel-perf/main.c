@@ -10,6 +10,8 @@
 #define LEAST_MEMORY     (4ull << 20)
 #define LARGEST_DATAGRAM 4096u
 #define MEBI             1048576.0
+#define SUMMARY_LARGEST  (1u << 20)
+#define SUMMARY_DEPTH    4u /* at least so many of the largest, with --verify */
 
 /* --- the way there ------------------------------------------------------------------------ */
 
@@ -21,9 +23,12 @@ static const struct peer_opener *choose_opener(const struct perf_options *option
 /* Every slot of a READ that will be compared has room of its own. */
 static uint64_t memory_for(const struct perf_options *options)
 {
-	uint64_t size = options->all_sizes ? LARGEST_SIZE : options->size;
+	uint64_t size = options->all_sizes ? LARGEST_SIZE
+			: options->summary ? SUMMARY_LARGEST
+					   : options->size;
+	uint64_t depth = options->summary ? SUMMARY_DEPTH : options->depth;
 	uint64_t memory = size > LEAST_MEMORY ? (size + 4095) & ~4095ull : LEAST_MEMORY;
-	uint64_t slots = (uint64_t)options->depth * options->queue_pairs * (size + 64);
+	uint64_t slots = depth * options->queue_pairs * (size + 64);
 
 	if (options->verify && slots > memory)
 		memory = (slots + 4095) & ~4095ull;
@@ -153,10 +158,18 @@ static bool run_sizes(struct way *way, struct report *report, const struct perf_
 	return true;
 }
 
+/* As many messages under way as have room of their own: see memory_for(). */
+static ULONG summary_depth(const struct way *way, const struct perf_options *options, uint32_t size)
+{
+	uint64_t fit = way->session.options.memory / (size + 64) / options->queue_pairs;
+
+	return options->verify && fit < options->depth ? (ULONG)fit : options->depth;
+}
+
 /* Writes and reads: rates by size, and the latency of small ones. */
 static bool run_summary(struct way *way, struct report *report, const struct perf_options *options)
 {
-	static const uint32_t sizes[] = { 8, 64, 1024, 4096, 65536, 1048576 };
+	static const uint32_t sizes[] = { 8, 64, 1024, 4096, 65536, SUMMARY_LARGEST };
 	struct perf_options one = *options;
 
 	for (unsigned int operation = PERF_WRITE; operation <= PERF_READ; operation++) {
@@ -164,6 +177,7 @@ static bool run_summary(struct way *way, struct report *report, const struct per
 		for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			one.size = sizes[i];
 			one.mode = PERF_BANDWIDTH;
+			one.depth = summary_depth(way, options, sizes[i]);
 			if (!run_one(way, report, &one))
 				return false;
 		}

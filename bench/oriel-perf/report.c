@@ -54,7 +54,7 @@ static void print_head(const struct perf_options *options, bool latency)
 	const char *unit = options->gigabits ? "Gb/sec" : "MiB/sec";
 
 	if (options->summary)
-		printf("%-10s %10s %12s %12s %10s %10s %10s\n", "operation", "bytes", unit,
+		printf("%-14s %10s %12s %12s %10s %10s %10s\n", "operation", "bytes", unit,
 		       "messages/s", "p50 us", "p99 us", "p99.9 us");
 	else if (latency)
 		printf(" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    "
@@ -70,8 +70,11 @@ static void print_head(const struct perf_options *options, bool latency)
 
 static void print_summary(const struct perf_options *options, const struct run_result *result)
 {
-	printf("%-10s %10u %12.1f %12.0f ", options_operation(options->operation), options->size,
-	       in_unit(options, average(result)), average(result));
+	const char *operation = options_operation(options->operation);
+
+	printf("%s%-*s %10u %12.1f %12.0f ", operation, 14 - (int)strlen(operation),
+	       result->latency ? " latency" : "", options->size, in_unit(options, average(result)),
+	       average(result));
 	if (result->latency)
 		printf("%10.1f %10.1f %10.1f\n", us(latency_percentile(&result->times, 50)),
 		       us(latency_percentile(&result->times, 99)),
@@ -127,7 +130,7 @@ static void print_notes(const struct perf_options *options, const struct run_res
 		       (unsigned long long)result->refused);
 	if (result->timed)
 		print_times(&result->times);
-	if (result->verified)
+	if (result->verified && !options->summary)
 		printf(" # verified: %llu bytes compared\n", (unsigned long long)result->verified);
 }
 
@@ -296,6 +299,7 @@ void report_add(struct report *report, const struct perf_options *options,
 			print_histogram(&result->times);
 	}
 	report->headed = true;
+	report->verified += result->verified;
 	fflush(stdout);
 }
 
@@ -305,6 +309,8 @@ bool report_end(struct report *report)
 
 	if (has_table(report->options) && !report->options->summary)
 		print_line();
+	else if (has_table(report->options) && report->verified)
+		printf("# verified: %llu bytes compared\n", (unsigned long long)report->verified);
 	if (report->results)
 		good = write_json(report);
 	json_decref(report->results);

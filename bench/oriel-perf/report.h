@@ -10,8 +10,9 @@
 struct report {
 	const struct perf_options *options;
 	const char *way;
-	json_t *results; /* with --json */
-	bool headed;     /* the head of the table is there */
+	json_t *results;   /* with --json */
+	bool headed;       /* the head of the table is there */
+	uint64_t verified; /* bytes, in all rows */
 };
 
 void report_begin(struct report *report, const struct perf_options *options, const struct way *way);

@@ -292,8 +292,12 @@ def outputs():
         expect(None not in rows[0] and None not in rows[0].values(), f"columns: {rows[0]}")
         expect_equal(bool(rows[0]["p99_99_us"]), "--latency" in arguments, "percentiles")
     expect_equal(len(good("--csv", "-a", "-n", 1).splitlines()), 21, "one head, twenty rows")
-    text = good("--summary", "-n", 2)
-    expect_equal(len(re.findall(r"^(?:write|read) +\d+ ", text, re.M)), 14, f"rows of\n{text}")
+    for verify in ([], ["--verify"]):
+        text = good("--summary", "-n", 2, *verify)
+        for row in (r"(?:write|read) +\d+ ", r"(?:write|read) latency +8 "):
+            wanted = 2 if "latency" in row else 12
+            expect_equal(len(re.findall("^" + row, text, re.M)), wanted, f"rows of\n{text}")
+        expect_equal("# verified: " in text, bool(verify), f"verified\n{text}")
 
 
 @test("on a terminal a line tells how it goes, and is gone at the end; --quiet: none")
