@@ -2,9 +2,10 @@
 /* The check that every packet's and every SGE's access to client memory passes. */
 #include "memory/memory_private.h"
 
-static enum access_reason access_privileged(const struct memory *memory, const struct accessor *who,
-					    uint32_t token, uint64_t address, uint64_t length,
-					    uint32_t rights, struct access *access);
+/* Kept out of the path that every packet takes. */
+static enum access_reason __attribute__((noinline, cold))
+access_privileged(const struct memory *memory, const struct accessor *who, uint32_t token,
+		  uint64_t address, uint64_t length, uint32_t rights, struct access *access);
 static enum access_reason check_token(const struct accessor *who, const struct token_slot *slot,
 				      uint64_t meta, uint64_t address, uint64_t length,
 				      uint32_t rights);

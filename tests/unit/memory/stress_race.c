@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Stress: workers bind, invalidate and fast-register while the control thread destroys,
- * deregisters and ends sessions under them, all on a handful of objects.
+ * deregisters, unmaps and ends sessions under them, all on a handful of objects.
  *
  * The client is hostile: both workers take the same tokens, windows and regions at
  * once. Now and then everything stops and the books are checked: whatever happened, no
@@ -33,6 +33,7 @@ struct race {
 	struct memory *memory;
 	struct accessor who;
 	uint32_t segment;
+	uint32_t spare; /* a segment without regions: the privileged token's; atomic */
 	/* What the client knows; every thread reads and writes these, all atomic. */
 	uint32_t window[OBJECTS];
 	uint32_t region[OBJECTS];
@@ -54,7 +55,7 @@ struct worker {
 		uint64_t grace;
 	} pending[PENDING];
 	unsigned int pending_count;
-	uint64_t done[3]; /* binds, invalidates, fast registers that succeeded */
+	uint64_t done[4]; /* binds, invalidates, fast registers, logical accesses that succeeded */
 };
 
 static void die(const char *what, int code)
@@ -143,6 +144,20 @@ static void try_access(struct worker *w)
 		(void)__atomic_load_n(access.pointer, __ATOMIC_RELAXED);
 }
 
+static void try_privileged(struct worker *w)
+{
+	struct race *r = w->race;
+	const uint64_t segment = draw(&w->random, 3) ? get(&r->spare) : r->segment;
+	struct access access;
+
+	if (memory_access(r->memory, &r->who, memory_privileged_token(r->memory),
+			  segment << LOGICAL_OFFSET_BITS | draw(&w->random, SIZE), 1,
+			  RIGHT_LOCAL_WRITE, &access) != ACCESS_OK)
+		return;
+	__atomic_store_n(access.pointer, 1, __ATOMIC_RELAXED);
+	w->done[3]++;
+}
+
 static void finish_pending(struct worker *w)
 {
 	struct race *r = w->race;
@@ -181,14 +196,15 @@ static void pause_here(struct worker *w)
 static void *work(void *argument)
 {
 	static void (*const tries[])(struct worker *) = { try_bind, try_invalidate,
-							  try_fast_register, try_access };
+							  try_fast_register, try_access,
+							  try_privileged };
 	struct worker *w = argument;
 	struct race *r = w->race;
 
 	memory_reader_online(r->memory, w->reader);
 	while (!get(&r->stop)) {
 		for (unsigned int i = draw(&w->random, 8); i; i--)
-			tries[draw(&w->random, 4)](w);
+			tries[draw(&w->random, 5)](w);
 		finish_pending(w);
 		memory_quiescent(r->memory, w->reader);
 		if (draw(&w->random, 64) == 0)
@@ -272,11 +288,31 @@ static bool end_region(struct race *r, uint32_t region)
 	return true;
 }
 
+static uint32_t new_segment(struct race *r, uint64_t cookie)
+{
+	int fd = memfd_create("oriel-stress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	uint32_t segment;
+
+	if (fd < 0 || ftruncate(fd, SIZE) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) < 0 ||
+	    segment_attach(r->memory, SESSION, cookie, fd, -1, &segment) < 0)
+		die("segment_attach failed", 2);
+	return segment;
+}
+
+static void end_segment(struct race *r, uint32_t segment)
+{
+	if (segment_detach(r->memory, segment) < 0)
+		die("the segment is busy without regions", 1);
+	while (segment_collect(r->memory))
+		sched_yield();
+}
+
 static void disturb(struct race *r, uint64_t *random)
 {
 	const unsigned int i = draw(random, OBJECTS);
 
-	switch (draw(random, 4)) {
+	switch (draw(random, 5)) {
 	case 0:
 		end_window(r, i);
 		new_window(r, i);
@@ -290,18 +326,19 @@ static void disturb(struct race *r, uint64_t *random)
 			new_fast(r, i);
 		break;
 	case 3: new_tokens(r); break;
+	case 4:
+		end_segment(r, get(&r->spare));
+		set(&r->spare, new_segment(r, 2));
+		break;
 	}
 }
 
 static void begin_session(struct race *r)
 {
-	int fd = memfd_create("oriel-stress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	if (fd < 0 || ftruncate(fd, SIZE) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) < 0 ||
-	    pd_create(r->memory, SESSION, &r->who.pd) < 0 ||
-	    segment_attach(r->memory, SESSION, 1, fd, -1, &r->segment) < 0)
-		die("session set-up failed", 2);
+	if (pd_create(r->memory, SESSION, &r->who.pd) < 0)
+		die("pd_create failed", 2);
+	r->segment = new_segment(r, 1);
+	set(&r->spare, new_segment(r, 2));
 	for (unsigned int i = 0; i < OBJECTS; i++) {
 		new_window(r, i);
 		new_region(r, i);
@@ -332,8 +369,8 @@ static void end_in_order(struct race *r)
 	for (unsigned int i = 0; i < OBJECTS; i++)
 		if (!end_region(r, r->region[i]) || !end_region(r, r->fast[i]))
 			die("a region is busy without windows", 1);
-	if (segment_detach(r->memory, r->segment) < 0)
-		die("the segment is busy without regions", 1);
+	end_segment(r, r->segment);
+	end_segment(r, get(&r->spare));
 	if (pd_destroy(r->memory, r->who.pd) < 0)
 		die("the domain is busy without objects", 1);
 	memory_usage(r->memory, &usage);
@@ -384,12 +421,12 @@ int main(int argc, char **argv)
 {
 	static struct race r = { .who = { .qpn = 5, .session = SESSION }, .hold = 1 };
 	const struct memory_sizes sizes = {
-		.tokens = 1u << 10, .segments = 3, .regions = 16, .windows = 8, .pds = 3
+		.tokens = 1u << 10, .segments = 4, .regions = 16, .windows = 8, .pds = 3
 	};
 	struct arena_spec spec[ARENA_TABLES] = { 0 };
 	struct worker workers[WORKERS] = { 0 };
 	const time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 5);
-	uint64_t random = 88172645463325252ull, done[3] = { 0 }, sessions = 0;
+	uint64_t random = 88172645463325252ull, done[4] = { 0 }, sessions = 0;
 
 	memory_arena_spec(&sizes, spec);
 	if (arena_create(&r.arena, spec) < 0 ||
@@ -409,13 +446,15 @@ int main(int argc, char **argv)
 	set(&r.hold, 0);
 	for (unsigned int i = 0; i < WORKERS; i++) {
 		pthread_join(workers[i].thread, NULL);
-		for (int j = 0; j < 3; j++)
+		for (int j = 0; j < 4; j++)
 			done[j] += workers[i].done[j];
 	}
-	printf("%llu sessions, %llu binds, %llu invalidates, %llu fast registers\n",
+	printf("%llu sessions, %llu binds, %llu invalidates, %llu fast registers, %llu logical "
+	       "accesses\n",
 	       (unsigned long long)sessions, (unsigned long long)done[0],
-	       (unsigned long long)done[1], (unsigned long long)done[2]);
+	       (unsigned long long)done[1], (unsigned long long)done[2],
+	       (unsigned long long)done[3]);
 	memory_destroy(r.memory);
 	arena_destroy(&r.arena);
-	return sessions && done[0] && done[1] && done[2] ? 0 : 2;
+	return sessions && done[0] && done[1] && done[2] && done[3] ? 0 : 2;
 }
