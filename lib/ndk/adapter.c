@@ -12,7 +12,8 @@ static NTSTATUS check_parameters(const ORIEL_OPEN_PARAMETERS *parameters, NDK_VE
 	*version = (NDK_VERSION){ 1, 2 };
 	if (!parameters)
 		return STATUS_SUCCESS;
-	if (parameters->Size < sizeof(*parameters) || parameters->Flags)
+	if (parameters->Size < sizeof(*parameters) ||
+	    (parameters->Flags & ~ORIEL_OPEN_PROGRESS_THREAD))
 		return STATUS_INVALID_PARAMETER;
 	*version = parameters->Version;
 	return STATUS_SUCCESS;
@@ -75,8 +76,13 @@ NTSTATUS OrielOpenAdapter(const ORIEL_OPEN_PARAMETERS *Parameters, NDK_ADAPTER *
 	object_init(&adapter->object, adapter, NdkObjectTypeAdapter, &adapter_dispatch);
 	memory_adapter_opened(adapter);
 	token_refill_if_low(adapter);
-	*ppNdkAdapter = &adapter->ndk;
-	return STATUS_SUCCESS;
+	if (Parameters && (Parameters->Flags & ORIEL_OPEN_PROGRESS_THREAD))
+		status = helper_start(adapter);
+	if (status == STATUS_SUCCESS)
+		*ppNdkAdapter = &adapter->ndk;
+	else
+		OrielCloseAdapter(&adapter->ndk);
+	return status;
 }
 
 /* --- closing -------------------------------------------------------------------------------- */
@@ -101,6 +107,7 @@ void OrielCloseAdapter(NDK_ADAPTER *pNdkAdapter)
 {
 	struct adapter *adapter = adapter_of(pNdkAdapter);
 
+	helper_stop(adapter);
 	while (close_everything(adapter))
 		if (OrielProgress(pNdkAdapter) == 0)
 			OrielWait(pNdkAdapter, 100);

@@ -8,9 +8,10 @@
  * ULONG is 32 bits here too. Programs link with libndk (pkg-config ndk).
  *
  * Threads. Nothing runs behind the caller's back: callbacks run in the thread that calls
- * OrielProgress() (or OrielCloseAdapter()). The consumer does not post to one queue, nor
- * get results of and arm one CQ, from two threads at once; all else may be called from any thread.
- * A callback may call every function but OrielProgress(), OrielWait() and OrielCloseAdapter().
+ * OrielProgress() (or OrielCloseAdapter()), unless ORIEL_OPEN_PROGRESS_THREAD asked for one. The
+ * consumer does not post to one queue, nor get results of and arm one CQ, from two threads at once;
+ * all else may be called from any thread. A callback may call every function but OrielProgress(),
+ * OrielWait() and OrielCloseAdapter().
  *
  * Results. Functions return NTSTATUS. STATUS_PENDING means that the completion callback will run
  * exactly once; anything else means that it will not. Posting functions never return
@@ -1377,12 +1378,19 @@ static inline NTSTATUS NdkGetSharedEndpointLocalAddress(NDK_SHARED_ENDPOINT *pNd
 
 /* --- adapter ------------------------------------------------------------------------- */
 
+/*
+ * The library starts a thread that drives progress, so that callbacks come by themselves, in that
+ * thread, until OrielCloseAdapter(). Signals are blocked there. Waiting for a callback is the
+ * program's affair then; OrielProgress() and OrielWait() are not needed and do no harm.
+ */
+#define ORIEL_OPEN_PROGRESS_THREAD 0x1u
+
 typedef struct _ORIEL_OPEN_PARAMETERS {
 	ULONG Size;          /* sizeof(ORIEL_OPEN_PARAMETERS) */
 	NDK_VERSION Version; /* the lowest that the program can use: 1.1, 1.2 or 2.1 */
 	const char
 		*Socket; /* NULL: $ORIEL_SOCKET, else /run/oriel/ndk.sock; or "in-process:FILE" */
-	ULONG Flags;     /* 0 */
+	ULONG Flags;     /* ORIEL_OPEN_* */
 } ORIEL_OPEN_PARAMETERS;
 
 /*

@@ -258,6 +258,10 @@ struct adapter {
 	uint32_t accepting;         /* how many */
 	struct sent_memory *sent_memory;
 	struct call removed; /* tells of the daemon's death */
+	pthread_t helper;    /* ORIEL_OPEN_PROGRESS_THREAD */
+	struct call helper_wake;
+	bool has_helper;
+	bool helper_stop; /* atomic */
 	ORIEL_FN_EVENT_CALLBACK event_handler;
 	void *event_context;
 
@@ -286,6 +290,9 @@ NTSTATUS session_refuse(NTSTATUS status, const char *format, ...)
 NTSTATUS session_status_of_errno(int error);
 bool session_is_alive(const struct adapter *adapter);
 void adapter_kick(struct adapter *adapter);
+NTSTATUS helper_start(struct adapter *adapter);
+/* Returns when its last callback has; does nothing where there is none. */
+void helper_stop(struct adapter *adapter);
 void adapter_tell(struct adapter *adapter, ORIEL_EVENT event, NDK_OBJECT_HEADER *header,
 		  ULONG reason);
 bool adapter_has_work(struct adapter *adapter); /* for OrielProgress() */

@@ -2,6 +2,7 @@
 /* Scenes with an adapter's versions and limits, and with a life that happens in callbacks only. */
 #include <netinet/in.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/sync.h"
 #include "play.h"
@@ -308,7 +309,75 @@ static void callbacks(struct end *a, struct end *b)
 	       client.received);
 }
 
+/* --- the library's thread --------------------------------------------------------------------- */
+
+struct watched {
+	NDK_ADAPTER *adapter;
+	NDK_PD *pd;
+	NDK_CQ *cq;
+	NDK_OBJECT_HEADER *object;
+	unsigned int told; /* callbacks; atomic */
+};
+
+static void watched_object(PVOID context, NTSTATUS status, NDK_OBJECT_HEADER *object)
+{
+	struct watched *watched = context;
+
+	SUCCEEDS(status);
+	watched->object = object;
+	__atomic_fetch_add(&watched->told, 1, __ATOMIC_RELEASE);
+}
+
+static void watched_entry(PVOID context, NTSTATUS status)
+{
+	struct watched *watched = context;
+
+	SUCCEEDS(status);
+	__atomic_fetch_add(&watched->told, 1, __ATOMIC_RELEASE);
+}
+
+/* The number of callbacks that came by themselves; the object of the last one. */
+static void *watched_until(struct watched *watched, unsigned int told)
+{
+	for (unsigned int i = 0; __atomic_load_n(&watched->told, __ATOMIC_ACQUIRE) < told; i++) {
+		DEMAND(i < PATIENCE, "callback %u does not come", told);
+		usleep(1000);
+	}
+	return watched->object;
+}
+
+/* ORIEL_OPEN_PROGRESS_THREAD: replies and notifications come though nobody drives progress. */
+static void thread(struct end *a, struct end *b)
+{
+	const ORIEL_OPEN_PARAMETERS parameters = { .Size = sizeof(parameters),
+						   .Version = { 2, 0 },
+						   .Socket = a->socket,
+						   .Flags = ORIEL_OPEN_PROGRESS_THREAD };
+	struct watched w = { 0 };
+	NDK_RESULT entry;
+	NDK_QP *qp;
+
+	SUCCEEDS(OrielOpenAdapter(&parameters, &w.adapter));
+	must_pend(NdkCreatePd(w.adapter, watched_object, &w, NULL), "a domain");
+	w.pd = watched_until(&w, 1);
+	must_pend(NdkCreateCq(w.adapter, 4, watched_entry, &w, NULL, watched_object, &w, NULL),
+		  "a CQ");
+	w.cq = watched_until(&w, 2);
+	must_pend(NdkCreateQp(w.pd, w.cq, w.cq, NULL, 2, 2, 1, 1, 0, watched_object, &w, NULL),
+		  "a queue pair");
+	qp = watched_until(&w, 3);
+	for (unsigned int i = 0; i < 20; i++) {
+		NdkArmCq(w.cq, NDK_CQ_NOTIFY_ANY);
+		SUCCEEDS(NdkReceive(qp, NULL, NULL, 0));
+		NdkFlush(qp);
+		watched_until(&w, 4 + i);
+		DEMAND(NdkGetCqResults(w.cq, &entry, 1) == 1, "told of nothing");
+	}
+	OrielCloseAdapter(w.adapter);
+}
+
 const struct scene life_scenes[] = {
+	{ "life-thread", thread },
 	{ "life-versions", versions },
 	{ "life-limits", limits },
 	{ "life-callbacks", callbacks },

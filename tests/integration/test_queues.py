@@ -388,6 +388,11 @@ def life_callbacks():
     play("life-callbacks", six=True)
 
 
+@test("ORIEL_OPEN_PROGRESS_THREAD: callbacks come though nobody drives progress")
+def life_thread():
+    play("life-thread")
+
+
 @test("NdkResizeCq under traffic: every completion once and in order")
 def resizes():
     rig.note(play("cq-resizes"))

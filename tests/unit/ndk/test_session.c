@@ -101,7 +101,7 @@ Test(open, parameters_are_checked)
 
 	cr_expect_eq(OrielOpenAdapter(&parameters, &adapter), STATUS_INVALID_PARAMETER);
 	parameters.Size = sizeof(parameters);
-	parameters.Flags = 1;
+	parameters.Flags = ~ORIEL_OPEN_PROGRESS_THREAD;
 	cr_expect_eq(OrielOpenAdapter(&parameters, &adapter), STATUS_INVALID_PARAMETER);
 }
 

@@ -233,3 +233,55 @@ Test(threads, an_armed_sleeper_misses_nothing)
 	cr_expect_eq(crowd.completed, TOTAL);
 	rig_close(&crowd.rig);
 }
+
+/* ORIEL_OPEN_PROGRESS_THREAD: callbacks come without anybody who drives progress. */
+
+static void open_with_thread(struct crowd *crowd)
+{
+	const ORIEL_OPEN_PARAMETERS parameters = { .Size = sizeof(parameters),
+						   .Version = { 1, 2 },
+						   .Flags = ORIEL_OPEN_PROGRESS_THREAD };
+
+	fake_start(&crowd->rig.fake);
+	cr_assert_eq(fake_open(&crowd->rig.fake, &parameters, &crowd->rig.adapter), STATUS_SUCCESS);
+}
+
+Test(threads, one_that_was_asked_for_drives_progress)
+{
+	static struct crowd crowd;
+	struct member creators[THREADS];
+	pthread_t daemon;
+
+	open_with_thread(&crowd);
+	cr_assert_eq(pthread_create(&daemon, NULL, be_daemon, &crowd), 0);
+	start(&crowd, creators, create_objects);
+	join(creators);
+	while (__atomic_load_n(&crowd.completed, __ATOMIC_RELAXED) < THREADS * 200)
+		sched_yield();
+	OrielCloseAdapter(crowd.rig.adapter);
+	__atomic_store_n(&crowd.stop, true, __ATOMIC_RELEASE);
+	pthread_join(daemon, NULL);
+	fake_stop(&crowd.rig.fake);
+}
+
+static void on_event(PVOID context, ORIEL_EVENT event, NDK_OBJECT_HEADER *object, ULONG reason)
+{
+	cr_assert_eq(event, OrielEventDeviceRemoved);
+	__atomic_fetch_add((uint32_t *)context, 1, __ATOMIC_RELEASE);
+}
+
+Test(threads, one_that_was_asked_for_outlives_the_daemon)
+{
+	static struct crowd crowd;
+
+	open_with_thread(&crowd);
+	OrielSetEventHandler(crowd.rig.adapter, on_event, &crowd.notified);
+	fake_die(&crowd.rig.fake);
+	while (!__atomic_load_n(&crowd.notified, __ATOMIC_ACQUIRE))
+		sched_yield();
+	cr_expect_eq(NdkCreatePd(crowd.rig.adapter, count_created, &crowd, NULL),
+		     STATUS_DEVICE_REMOVED);
+	OrielCloseAdapter(crowd.rig.adapter);
+	cr_expect_eq(crowd.notified, 1);
+	fake_stop(&crowd.rig.fake);
+}

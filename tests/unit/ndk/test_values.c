@@ -193,6 +193,7 @@ Test(ndk_values, remote_writes_and_atomics_contain_local_write)
 Test(ndk_values, extensions_stay)
 {
 	static const struct value ours[] = {
+		VALUE(ORIEL_OPEN_PROGRESS_THREAD, 1),
 		VALUE(ORIEL_OP_FLAG_TIE_TO_QP, 0x00010000),
 		VALUE(ORIEL_OP_FLAG_ALLOW_REMOTE_ATOMIC, 0x00020000),
 		VALUE(ORIEL_MR_FLAG_ALLOW_REMOTE_ATOMIC, 0x00010001),
