@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What stands at the two ends of a memif: orield with an oriel-sink, a testpmd, oriel-flood."""
+import os
+import signal
+import subprocess
+import time
+
+from .world import WORK, Failed, awake, huge_pages, run, run_json, until, write_file
+
+OURS, THEIRS = "10.66.0.2", "10.66.0.1"
+PAGES_EACH = 160  # free 2 MiB pages before a server gets some
+
+CONFIG = """[daemon]
+workers = {workers}
+control-core = {control}
+socket = {socket}
+idle = {idle}
+hugepages = {hugepages}
+bad-token-budget = 0
+{more}
+[port link]
+device = {device}
+ip = {address}/24
+mtu = {mtu}
+"""
+
+
+def memif(name, role):
+    return f"net_memif0,role={role},socket={WORK}/{name}.memif,socket-abstract=no"
+
+
+class Orield:
+    """A daemon on a memif of its own, and the sinks that have queue pairs and windows in it."""
+
+    def __init__(self, world, name, *, idle="busy", mtu=1500, more="", workers=None,
+                 address=THEIRS, role="server", link=None):
+        self.world = world
+        self.name = name
+        self.link = link or name
+        self.mtu = mtu
+        self.socket = f"{WORK}/{name}.sock"
+        self.sinks = {}
+        config = write_file(f"{name}.conf", CONFIG.format(
+            workers=world.cores.worker if workers is None else workers,
+            control=world.cores.control, socket=self.socket, idle=idle, mtu=mtu, more=more,
+            hugepages="yes" if huge_pages() >= PAGES_EACH else "no", address=address,
+            device=memif(self.link, role)))
+        self.server = world.serve(name, [world.program("orield"), "--config", config], None,
+                                  "orield: ready")
+
+    def sink(self, name, *arguments, patience=30):
+        """Sinks come up while a generator answers for their peer's address."""
+        table = f"{WORK}/{self.name}.{name}.table"
+        server = self.world.serve(
+            f"{self.name}-{name}",
+            [self.world.program("oriel-sink"), "--peer", OURS, "--table", table, *arguments],
+            self.world.cores.generator, "", {"ORIEL_SOCKET": self.socket})
+        generator = subprocess.Popen(
+            flood_command(self.world, self, "--table", f"{table}.never"),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: os.path.exists(table) or server.popen.poll() is not None,
+                  lambda: f"{name}: no table: {server.log()}", patience)
+        finally:
+            generator.send_signal(signal.SIGTERM)
+            try:
+                generator.wait(5)
+            except subprocess.TimeoutExpired:
+                generator.kill()
+                generator.wait()
+        if not os.path.exists(table):
+            raise Failed(f"oriel-sink: {server.log()[-400:]}")
+        server.pause()
+        self.sinks[name] = (server, table)
+
+    def pause(self):
+        self.server.pause()
+
+    def flood(self, sink, *arguments, beside=()):
+        server, table = self.sinks[sink]
+        with awake(self.server, server, *beside):
+            return checked(run_json(flood_command(
+                self.world, self, "--table", table, "--json", *arguments)))
+
+    def counters(self):
+        said = run_json([self.world.program("orielctl"), "--socket", self.socket, "--json",
+                         "stats"], core=self.world.cores.generator)
+        return said["workers"]["0"]
+
+    def binds_per_second(self, sink, seconds):
+        """The sink churns by itself; nothing else runs."""
+        with awake(self.server, self.sinks[sink][0]):
+            time.sleep(0.1)
+            before, start = self.counters()["binds"], time.monotonic()
+            time.sleep(seconds)
+            after, end = self.counters()["binds"], time.monotonic()
+        return (after - before) / (end - start)
+
+    def end(self):
+        for server, _ in self.sinks.values():
+            self.world.stop(server)
+        self.world.stop(self.server)
+
+
+class Testpmd:
+    """DPDK's own forwarder on a memif: the bare link."""
+
+    def __init__(self, world, mode, *, jumbo=False):
+        self.world = world
+        self.mode = mode
+        self.mtu = 4300 if jumbo else 1500
+        self.link = f"testpmd-{mode}{'-jumbo' if jumbo else ''}"
+        self.server = world.serve(self.link, testpmd_command(
+            world, self.link, mode, "server", world.cores.worker, 6144 + 128 if jumbo else 2176),
+            None, "start packet forwarding")
+        self.server.pause()
+
+    def flood(self, *arguments):
+        with awake(self.server):
+            return checked(run_json(flood_command(
+                self.world, self, "--testpmd", self.mode, "--json", *arguments)))
+
+    def filled_by_testpmd(self, frame):
+        """Frames a second that another testpmd brings onto the link, which takes all of them."""
+        log = f"{WORK}/txonly.log"
+        with awake(self.server), open(log, "w", encoding="utf-8") as file:
+            generator = subprocess.Popen(
+                testpmd_command(self.world, self.link, "txonly", "client",
+                                self.world.cores.generator, 2176, f"--txpkts={frame}"),
+                stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+            try:
+                return transmitted(log, self.world.seconds)
+            finally:
+                generator.kill()
+                generator.wait()
+
+
+def transmitted(log, seconds):
+    """From the running counts of a testpmd."""
+    def rates():
+        with open(log, encoding="utf-8", errors="replace") as file:
+            lines = [line.split() for line in file if "Tx-pps:" in line]
+        return [int(line[1]) for line in lines if int(line[1])]
+    until(lambda: len(rates()) > max(1, seconds), "testpmd txonly transmits", 20)
+    return float(rates()[-1])
+
+
+def testpmd_command(world, link, mode, role, core, room, *more):
+    memory = ["--in-memory", "-m", "64"] if huge_pages() >= PAGES_EACH else ["--no-huge", "-m",
+                                                                            "128"]
+    return ["dpdk-testpmd", "--lcores", f"0@{world.cores.control},1@{core}", "--file-prefix",
+            f"{link}-{role}", "--no-pci", *memory, "--vdev", memif(link, role), "--",
+            f"--total-num-mbufs={4096 if room > 4096 else 12288}", f"--mbuf-size={room}",
+            f"--forward-mode={mode}", "--auto-start", "--no-mlockall", "--stats-period=1", *more]
+
+
+def flood_command(world, peer, *arguments):
+    return [world.program("oriel-flood"), "-d", memif(peer.link, "client"), "--ip", f"{OURS}/24",
+            "--target", THEIRS, "--mtu", str(peer.mtu), "--cpu", str(world.cores.generator), "-W",
+            "0.1", "-D", str(world.seconds), *arguments]
+
+
+def checked(report):
+    """What was sent was acknowledged or sent again, and nothing was refused."""
+    counters = report["counters"]
+    lost = counters["messages"] - counters["acknowledged"] - counters["resent"]
+    if lost or counters["fatal"] or counters["answers_wrong"]:
+        raise Failed(f"{lost} messages unaccounted for, {counters['fatal']} refused, "
+                     f"{counters['answers_wrong']} answers wrong")
+    return report
+
+
+def rate(report):
+    return report["served_per_second"]
+
+
+def memory_speeds(world, *names):
+    """Nanoseconds of benchmarks of oriel-micro, on the worker's core."""
+    said = run_json([world.program("oriel-micro"), "--json", "--rounds", "5", *names],
+                    core=world.cores.worker)
+    return {name: said[name]["median_ns"] for name in names}
+
+
+__all__ = ["Orield", "Testpmd", "awake", "memory_speeds", "rate", "run"]

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""latest.json and latest.md: the ratios with all figures behind them, and what machine it was."""
+import json
+import os
+import time
+
+from .ratios import RATIOS
+
+
+def collect(args, machine, noise, samples, seconds):
+    results = {"when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+               "form": "quick" if args.quick else "full", "seconds": round(seconds, 1),
+               "machine": machine, "noise": noise}
+    for ratio in RATIOS:
+        results[ratio.key] = ratio.result(samples)
+        if ratio.key not in args.keys:
+            results[ratio.key]["reason"] = "not asked for (--only)"
+        elif results[ratio.key]["value"] is None:
+            for keys, reason in samples.missing:
+                if ratio.key in keys:
+                    results[ratio.key]["reason"] = reason
+    results["figures"] = samples.summaries([""])
+    results["failed"] = samples.reasons
+    results["extra"] = samples.extra
+    return results
+
+
+def write(results, folder):
+    for name, text in (("latest.json", json.dumps(results, indent=1) + "\n"),
+                       ("latest.md", markdown(results))):
+        with open(f"{folder}/{name}.new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(f"{folder}/{name}.new", f"{folder}/{name}")
+
+
+def show(results):
+    print(table(results), end="")
+
+
+def number(value):
+    if value is None:
+        return "-"
+    if abs(value) >= 1e5:
+        return f"{value / 1e6:.3f} M"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+# --- Markdown ---------------------------------------------------------------------------------
+
+
+def markdown(results):
+    return "".join([
+        f"# Measured {results['when']}, {results['form']} form\n\n", about(results), "\n",
+        table(results), "\n", figures(results), charts(results)])
+
+
+def about(results):
+    machine, noise = results["machine"], results["noise"]
+    cores = machine.get("cores", {})
+    lines = [
+        f"- {machine['processor']}, {machine['processors']} processors"
+        f"{' of a virtual machine' if machine['virtual'] else ''}; worker on "
+        f"{cores.get('worker')}, generator on {cores.get('generator')}",
+        f"- Linux {machine['kernel']}, DPDK {machine['dpdk']}, gcc {machine['compiler']}, "
+        f"{machine['hugepages_free']} of {machine['hugepages_total']} hugepages free, "
+        f"{machine['oriel']}",
+    ]
+    if noise:
+        lines.append(
+            f"- Noise: a loop of {noise['loop_ms_median']:.2f} ms took {noise['loop_worst']:.2f} "
+            f"times its median at the worst, spread {noise['loop_spread_p5_p95'] * 100:.1f} % "
+            f"(5th to 95th percentile of {noise['loops']}); load average "
+            f"{noise['load_before']:.1f} before, {noise['load_after']:.1f} after; "
+            f"{noise['stolen_ticks']} ticks stolen")
+    return "\n".join(lines) + "\n"
+
+
+def table(results):
+    lines = ["| # | what | value | goal | met |", "| --- | --- | ---: | --- | --- |"]
+    for ratio in RATIOS:
+        result = results[ratio.key]
+        title = result["title"]
+        for name, value in result["values"].items():
+            met = result["met"][name]
+            lines.append(f"| {ratio.key} | {title}{'' if name == 'ratio' else ': ' + name} | "
+                         f"{number(value)} | {result['goal'][name]} | "
+                         f"{'-' if met is None else 'yes' if met else 'no'} |")
+            title = ""
+        for name, value in result["also"].items():
+            lines.append(f"| | {name} | {number(value)} | | |")
+        if result["reason"]:
+            lines.append(f"| | not measured: {one_line(result['reason'])} | | | |")
+    return "\n".join(lines) + "\n"
+
+
+def one_line(text):
+    return " ".join(text.split()).replace("|", "/")[:300]
+
+
+def figures(results):
+    lines = ["## Figures\n", "| figure | median | least | most | spread | rounds |",
+             "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    for name, figure in results["figures"].items():
+        lines.append(f"| {name} | {number(figure['median'])} | {number(figure['least'])} | "
+                     f"{number(figure['most'])} | {figure['spread'] * 100:.0f} % | "
+                     f"{len(figure['samples'])} |")
+    for name, reason in results["failed"].items():
+        lines.append(f"| {name} | failed: {one_line(reason)} | | | | |")
+    return "\n".join(lines) + "\n"
+
+
+def charts(results):
+    names = results.get("charts", [])
+    return "\n## Charts\n\n" + "\n".join(f"![{name}]({name}.svg)" for name in names) + "\n" \
+        if names else ""

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rounds: every measurement once in each, one beside the other, and what they come to."""
+import collections
+import statistics
+import sys
+import traceback
+
+from .world import Failed
+
+# `figure` names it; `keys` are the ratios that need it; `take()` gives a number, or several by name.
+Measure = collections.namedtuple("Measure", "figure keys take")
+
+
+class Samples:
+    """What the rounds gave: by figure a list with one number for each round, None where it failed."""
+
+    def __init__(self):
+        self.values = collections.defaultdict(list)
+        self.reasons = {}  # by figure: why it is missing
+        self.extra = {}  # what is not one number: histograms, curves
+        self.missing = []  # parts that did not come about: keys, reason
+
+    def add(self, figure, round_number, taken):
+        if not isinstance(taken, dict):
+            taken = {"": taken}
+        for name, value in taken.items():
+            values = self.values[f"{figure}.{name}" if name else figure]
+            values.extend([None] * (round_number - len(values)))
+            values.append(value)
+
+    def good(self, figure):
+        return [value for value in self.values.get(figure, ()) if value is not None]
+
+    def median(self, figure):
+        good = self.good(figure)
+        if not good:
+            raise Failed(self.why(figure))
+        return statistics.median(good)
+
+    def ratio(self, above, below):
+        """Median of the ratios of each round: what disturbs a round disturbs both."""
+        pairs = zip(self.values.get(above, ()), self.values.get(below, ()))
+        ratios = [a / b for a, b in pairs if a is not None and b]
+        if not ratios:
+            raise Failed(self.why(above if not self.good(above) else below))
+        return statistics.median(ratios)
+
+    def why(self, figure):
+        return self.reasons.get(figure.split(".")[0], f"{figure} was not measured")
+
+    def summaries(self, prefixes):
+        """Every figure whose name begins with one of these."""
+        return {figure: summary(self.good(figure)) for figure in sorted(self.values)
+                if figure.startswith(tuple(prefixes)) and self.good(figure)}
+
+
+def summary(values):
+    median = statistics.median(values)
+    return {"median": median, "least": min(values), "most": max(values),
+            "spread": (max(values) - min(values)) / median if median else 0.0,
+            "samples": values}
+
+
+def take_rounds(samples, measures, rounds, before_round=None):
+    """All measures once, then all again; one that fails says why and leaves the others alone."""
+    for number in range(rounds):
+        if before_round:
+            before_round()
+        for measure in measures:
+            try:
+                samples.add(measure.figure, number, measure.take())
+            except Failed as failed:
+                samples.reasons[measure.figure] = str(failed)
+                print(f"  {measure.figure}: {failed}", file=sys.stderr, flush=True)
+            except Exception:  # pylint: disable=broad-except
+                samples.reasons[measure.figure] = traceback.format_exc()[-600:]
+                traceback.print_exc()

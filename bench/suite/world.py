@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The private world of a run: namespaces, cores, servers that stand still while others are measured."""
+import collections
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+INSIDE = "ORIEL_BENCH_INSIDE"
+WORK = "/run/bench"
+PATIENCE = 30  # seconds until something that must happen counts as not happening
+
+Cores = collections.namedtuple("Cores", "control worker generator")
+
+
+class Failed(Exception):
+    """A measurement that did not come about; the text says why, for the report."""
+
+
+class World:
+    """What all parts share: where the programs are, which cores are whose, how long to measure."""
+
+    def __init__(self, build, quick):
+        self.build = build
+        self.quick = quick
+        self.seconds = 0.4 if quick else 1.0
+        self.cores = choose_cores()
+        self.servers = []
+
+    def program(self, name):
+        places = {"orield": "app", "orielctl": "app", "oriel-target": "app"}
+        path = f"{self.build}/{places.get(name, 'bench')}/{name}"
+        if not os.access(path, os.X_OK):
+            raise Failed(f"{path} is missing: build it first")
+        return path
+
+    def serve(self, name, arguments, core, ready, environment=None):
+        """Starts a server on a core, waits until it says `ready`, and lets it stand still."""
+        server = Server(name, arguments, core, environment)
+        self.servers.append(server)
+        server.wait_for(ready)
+        return server
+
+    def stop(self, server):
+        server.end()
+        self.servers.remove(server)
+
+    def end(self):
+        for server in reversed(list(self.servers)):
+            self.stop(server)
+
+
+def enter(arguments):
+    """Starts this program over in fresh namespaces; returns only in there."""
+    if os.environ.get(INSIDE):
+        subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        os.mkdir(WORK)
+        with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w", encoding="ascii") as file:
+            file.write("1")
+        return
+    environment = {**os.environ, INSIDE: "1"}
+    os.execvpe("unshare", ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child",
+                           "--mount-proc", sys.executable, "-B", os.path.abspath(sys.argv[0]),
+                           *arguments], environment)
+
+
+def choose_cores():
+    """The last two are the worker's and the generator's; the control core shares when it must."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        raise Failed("a worker and a generator need two processors")
+    return Cores(control=allowed[0], worker=allowed[-1], generator=allowed[-2])
+
+
+def huge_pages(field="Free"):
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith(f"HugePages_{field}:"):
+                return int(line.split()[1])
+    return 0
+
+
+def write_file(name, text):
+    path = f"{WORK}/{name}"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+# --- processes --------------------------------------------------------------------------------
+
+
+class Server:
+    """A program that serves while it is awake; its output goes to a log."""
+
+    started = 0
+
+    def __init__(self, name, arguments, core, environment=None):
+        Server.started += 1
+        self.name = name
+        self.path = f"{WORK}/{Server.started}.{name}.log"
+        command = arguments if core is None else ["taskset", "-c", str(core), *arguments]
+        with open(self.path, "wb") as log:
+            self.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
+                                          stderr=log, env={**os.environ, **(environment or {})})
+
+    def log(self):
+        with open(self.path, "rb") as file:
+            return file.read().decode("utf-8", "replace")
+
+    def wait_for(self, text):
+        def said():
+            if self.popen.poll() is not None:
+                raise Failed(f"{self.name} ended with {self.popen.returncode}: {self.log()[-600:]}")
+            return text in self.log()
+        until(said, lambda: f"{self.name} does not say '{text}': {self.log()[-600:]}")
+
+    def pause(self):
+        self.popen.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        if self.popen.poll() is not None:
+            raise Failed(f"{self.name} ended with {self.popen.returncode}: {self.log()[-600:]}")
+        self.popen.send_signal(signal.SIGCONT)
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.popen.pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self):
+        """All of this is thrown away, so nothing has to be put in order."""
+        if self.popen.poll() is None:
+            self.popen.kill()
+        self.popen.wait()
+
+
+@contextlib.contextmanager
+def awake(*servers):
+    """Only these run."""
+    try:
+        for server in servers:
+            server.resume()
+        yield
+    finally:
+        for server in servers:
+            server.pause()
+
+
+def until(condition, what, patience=PATIENCE):
+    end = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > end:
+            raise Failed(f"did not happen within {patience} s: {what() if callable(what) else what}")
+        time.sleep(0.01)
+
+
+def run(arguments, core=None, timeout=60, environment=None):
+    """What a program prints; Failed when it does not succeed."""
+    command = arguments if core is None else ["taskset", "-c", str(core), *arguments]
+    name = os.path.basename(arguments[0])
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              errors="replace", timeout=timeout, check=False,
+                              env={**os.environ, **(environment or {})})
+    except FileNotFoundError as missing:
+        raise Failed(f"{missing.filename} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{name} did not end within {timeout} s") from None
+    if done.returncode:
+        raise Failed(f"{name} ended with {done.returncode}: {(done.stderr or done.stdout)[-500:]}")
+    return done.stdout
+
+
+def run_json(arguments, **options):
+    said = run(arguments, **options)
+    try:
+        return json.loads(said)
+    except ValueError:
+        raise Failed(f"{os.path.basename(arguments[0])} said no JSON: {said[-200:]}") from None
