@@ -47,7 +47,7 @@ static uint32_t power_of_two(uint32_t least)
 	return n;
 }
 
-static bool create_tables(struct engine *engine)
+static bool create_tables(struct engine *engine, unsigned int readers)
 {
 	const uint32_t qps = power_of_two(engine->qps + 2);
 	const struct transport_sizes sizes = { .qps = qps,
@@ -68,7 +68,7 @@ static bool create_tables(struct engine *engine)
 	memory_arena_spec(&memory, spec);
 	transport_arena_spec(&sizes, spec);
 	return arena_create(&engine->arena, spec) == 0 &&
-	       memory_create(&engine->memory, &engine->arena, 1, false) == 0 &&
+	       memory_create(&engine->memory, &engine->arena, readers, false) == 0 &&
 	       transport_shared_create(&engine->shared, &engine->arena, engine->memory, &sizes,
 				       false) == 0;
 }
@@ -201,7 +201,7 @@ static bool create_windows(struct engine *engine)
 	return true;
 }
 
-struct engine *engine_create(uint32_t qps, uint32_t windows)
+struct engine *engine_create(uint32_t qps, uint32_t windows, unsigned int readers)
 {
 	struct engine *engine = calloc(1, sizeof(*engine));
 
@@ -210,7 +210,7 @@ struct engine *engine_create(uint32_t qps, uint32_t windows)
 	engine->qps = qps;
 	engine->windows = windows;
 	engine->now = 1000000000;
-	if (create_tables(engine) && create_region(engine) && create_worker(engine) &&
+	if (create_tables(engine, readers) && create_region(engine) && create_worker(engine) &&
 	    create_queue_pairs(engine) && create_windows(engine)) {
 		transport_poll(engine->worker, engine->now);
 		return engine;

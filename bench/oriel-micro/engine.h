@@ -35,8 +35,8 @@ struct engine {
 	uint8_t buffer[ENGINE_FRAME];
 };
 
-/* NULL: no memory. */
-struct engine *engine_create(uint32_t qps, uint32_t windows);
+/* `readers` of the memory: the worker is number 0. NULL: no memory. */
+struct engine *engine_create(uint32_t qps, uint32_t windows, unsigned int readers);
 void engine_destroy(struct engine *engine);
 
 /* Who a peer on queue pair `i` is. */

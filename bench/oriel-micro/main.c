@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "oriel-micro/engine.h"
+#include "oriel-micro/grace.h"
 #include "shm/spsc.h"
 
 static const char usage[] =
@@ -20,6 +21,7 @@ static const char usage[] =
 	"      --rounds N       (default 9)\n"
 	"      --once N         run the one benchmark that is named N times, measure nothing:\n"
 	"                       for valgrind --tool=callgrind\n"
+	"      --grace N        N grace periods of invalidates with two busy workers, instead\n"
 	"      --list           names of all benchmarks\n"
 	"      --json           one JSON object\n"
 	"      --version, -h, --help\n";
@@ -99,7 +101,7 @@ static bool shuffle(struct bench *bench, uint32_t places)
 
 static bool set_up_windows(struct bench *bench, uint32_t windows)
 {
-	bench->engine = engine_create(1, windows);
+	bench->engine = engine_create(1, windows, 1);
 	return bench->engine && shuffle(bench, windows);
 }
 
@@ -131,7 +133,7 @@ static void run_token_miss(struct bench *bench, uint64_t times)
 
 static bool set_up_queue_pairs(struct bench *bench, uint32_t qps)
 {
-	bench->engine = engine_create(qps, 1);
+	bench->engine = engine_create(qps, 2, 2);
 	return bench->engine && shuffle(bench, qps);
 }
 
@@ -482,18 +484,64 @@ static bool run_all(int count, char *names[], unsigned int rounds, bool as_json)
 	return good;
 }
 
+/* --- grace periods --- */
+
+static void run_burst(void *context)
+{
+	run_packet(context, 32);
+}
+
+static void report_grace(const double *us, uint32_t count, bool as_json)
+{
+	const double p50 = us[count / 2], p99 = us[(uint64_t)count * 99 / 100];
+	const double p999 = us[(uint64_t)count * 999 / 1000];
+
+	if (as_json)
+		printf("{\"p50_us\": %.3f, \"p99_us\": %.3f, \"p99_9_us\": %.3f, \"max_us\": "
+		       "%.3f}\n",
+		       p50, p99, p999, us[count - 1]);
+	else
+		printf("grace period, us: p50 %.2f, p99 %.2f, p99.9 %.2f, longest %.2f\n", p50, p99,
+		       p999, us[count - 1]);
+}
+
+static bool run_grace(uint32_t count, bool as_json)
+{
+	struct bench mine = { 0 }, others = { 0 };
+	double *us = calloc(count, sizeof(*us));
+	bool good = us && set_up_write(&mine, 1) && set_up_write(&others, 1) &&
+		    grace_measure(mine.engine, run_burst, &mine, &others, us, count);
+
+	if (good)
+		report_grace(us, count, as_json);
+	else
+		fputs("oriel-micro: --grace wants two processors, and memory\n", stderr);
+	tear_down(&mine);
+	tear_down(&others);
+	free(us);
+	return good;
+}
+
 int main(int argc, char *argv[])
 {
-	enum { OPTION_ROUNDS = 256, OPTION_ONCE, OPTION_LIST, OPTION_JSON, OPTION_VERSION };
+	enum {
+		OPTION_ROUNDS = 256,
+		OPTION_ONCE,
+		OPTION_GRACE,
+		OPTION_LIST,
+		OPTION_JSON,
+		OPTION_VERSION
+	};
 	static const struct option options[] = { { "rounds", required_argument, NULL,
 						   OPTION_ROUNDS },
 						 { "once", required_argument, NULL, OPTION_ONCE },
+						 { "grace", required_argument, NULL, OPTION_GRACE },
 						 { "list", no_argument, NULL, OPTION_LIST },
 						 { "json", no_argument, NULL, OPTION_JSON },
 						 { "version", no_argument, NULL, OPTION_VERSION },
 						 { "help", no_argument, NULL, 'h' },
 						 { 0 } };
-	unsigned long rounds = 9, once = 0;
+	unsigned long rounds = 9, once = 0, grace = 0;
 	bool json = false;
 	int option;
 
@@ -501,6 +549,7 @@ int main(int argc, char *argv[])
 		switch (option) {
 		case OPTION_ROUNDS: rounds = strtoul(optarg, NULL, 10); break;
 		case OPTION_ONCE: once = strtoul(optarg, NULL, 10); break;
+		case OPTION_GRACE: grace = strtoul(optarg, NULL, 10); break;
 		case OPTION_JSON: json = true; break;
 		case OPTION_LIST:
 			for (size_t i = 0; i < BENCHMARKS; i++)
@@ -515,6 +564,8 @@ int main(int argc, char *argv[])
 		fputs("oriel-micro: --rounds wants 1 to 101, --once one benchmark\n", stderr);
 		return 2;
 	}
+	if (grace)
+		return run_grace((uint32_t)grace, json) ? EXIT_SUCCESS : EXIT_FAILURE;
 	if (once)
 		return run_once(argv[optind], once) ? EXIT_SUCCESS : EXIT_FAILURE;
 	return run_all(argc - optind, argv + optind, (unsigned int)rounds, json) ? EXIT_SUCCESS
