@@ -11,6 +11,9 @@ from .world import Failed
 Measure = collections.namedtuple("Measure", "figure keys take")
 
 
+JOINS = {"stage": "_"}  # stage_parse and so on are figures of their own
+
+
 class Samples:
     """What the rounds gave: by figure a list with one number for each round, None where it failed."""
 
@@ -24,7 +27,7 @@ class Samples:
         if not isinstance(taken, dict):
             taken = {"": taken}
         for name, value in taken.items():
-            values = self.values[f"{figure}.{name}" if name else figure]
+            values = self.values[f"{figure}{JOINS.get(figure, '.')}{name}" if name else figure]
             values.extend([None] * (round_number - len(values)))
             values.append(value)
 

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""P7: what a program reaches through Oriel, and through UCX and libfabric over TCP loopback."""
+import re
+import subprocess
+
+from .link import OURS, THEIRS, Orield
+from .samples import Measure
+from .world import Failed, Server, awake, run, run_json, write_file
+
+EXPORT = """[target]
+socket = {socket}
+[export bench]
+listen = {address}:7471
+size = 64M
+access = read,write,atomic
+"""
+UCX = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "UCX_WARN_UNUSED_ENV_VARS": "n"}
+
+
+class PeersPart:
+    name = "peers"
+    keys = {"P7"}
+
+    def prepare(self, world, wanted):
+        """Two daemons, a processor each; the program shares its daemon's."""
+        self.world = world
+        self.far = Orield(world, "far", workers=world.cores.worker)
+        target = write_file("target.conf", EXPORT.format(socket=self.far.socket, address=THEIRS))
+        self.target = world.serve("target", [world.program("oriel-target"), "--config", target],
+                                  world.cores.worker, "oriel-target: serving")
+        self.near = None
+        if not in_process(world):
+            self.near = Orield(world, "near", workers=world.cores.generator, idle="adaptive",
+                               address=OURS, role="client", link="far")
+            self.near.pause()
+        self.target.pause()
+        self.far.pause()
+
+    def measures(self):
+        part = 10 if self.world.quick else 2
+        return [
+            Measure("perf_write8", {"P7"}, lambda: self.perf("write", 8)),
+            Measure("ucx_put8", {"P7"}, lambda: self.ucx("ucp_put_bw", 8, 400000 // part)),
+            Measure("perf_write64k", {"P7"}, lambda: self.perf("write", 65536)),
+            Measure("ucx_put64k", {"P7"}, lambda: self.ucx("ucp_put_bw", 65536, 16000 // part)),
+            Measure("perf_read64k", {"P7"}, lambda: self.perf("read", 65536)),
+            Measure("ucx_get64k", {"P7"}, lambda: self.ucx("ucp_get", 65536, 1600 // part)),
+            Measure("perf_latency", {"P7"}, self.perf_latency),
+            Measure("ucx_latency", {"P7"}, lambda: self.ucx("ucp_put_lat", 8, 40000 // part, 1)),
+            Measure("fabric_64k", {"P7"}, lambda: self.fabric(65536, 10000 // part)),
+        ]
+
+    def perf(self, operation, size, *more):
+        return message_rate(self.perf_json(operation, "-s", str(size), *more))
+
+    def perf_latency(self):
+        return half_or_whole(self.perf_json("write_lat", "-s", "8"))
+
+    def perf_json(self, operation, *more):
+        """One JSON object of oriel-perf, with both daemons awake."""
+        servers = [self.far.server, self.target] + ([self.near.server] if self.near else [])
+        with awake(*servers):
+            return run_json(
+                [self.world.program("oriel-perf"), "--export", f"{THEIRS}:7471", "-D",
+                 str(self.world.seconds), "--json", *self.through(), *more, operation],
+                core=self.world.cores.generator)
+
+    def through(self):
+        if self.near:
+            return ["-d", self.near.socket]
+        config = write_file("near.conf", IN_PROCESS.format(
+            core=self.world.cores.generator, address=OURS, device=self.far_device()))
+        return ["--in-process", config]
+
+    def far_device(self):
+        from .link import memif  # pylint: disable=import-outside-toplevel
+        return memif("far", "client")
+
+    def ucx(self, test, size, times, column=None):
+        """Messages a second; or, by column, microseconds (half a turn)."""
+        words = ["ucx_perftest", "-p", "13337"]
+        server = Server("ucx", words, self.world.cores.worker, UCX)
+        try:
+            server_listens(13337)
+            said = run([*words, "-t", test, "-s", str(size), "-n", str(times), "-w", "100", "-f",
+                        "127.0.0.1"], core=self.world.cores.generator, environment=UCX)
+        finally:
+            server.end()
+        found = re.search(r"^Final:(.*)$", said, re.M)
+        if not found:
+            raise Failed(f"ucx_perftest said no result: {said[-200:]}")
+        numbers = [float(number) for number in found.group(1).split()]
+        return numbers[column] if column is not None else numbers[-1]
+
+    def fabric(self, size, times):
+        """Messages a second each way; fi_pingpong sends one at a time."""
+        words = ["fi_pingpong", "-p", "tcp", "-e", "msg", "-d", "lo", "-I", str(times), "-S",
+                 str(size)]
+        server = Server("fabric", words, self.world.cores.worker)
+        try:
+            server_listens(47592)
+            said = run([*words, "127.0.0.1"], core=self.world.cores.generator)
+        finally:
+            server.end()
+        line = said.split("\n")[1].split()
+        return 1e6 / float(line[-2])
+
+    def extras(self):
+        return {"P7": {"oriel-perf runs": "through a daemon that shares its processor"
+                       if self.near else "with the data plane in its process"}}
+
+
+IN_PROCESS = """[daemon]
+workers = {core}
+control-core = {core}
+idle = busy
+hugepages = no
+
+[port link]
+device = {device}
+ip = {address}/24
+"""
+
+
+def in_process(world):
+    said = subprocess.run([world.program("oriel-perf"), "--help"], capture_output=True, text=True,
+                          check=False).stdout
+    return "--in-process" in said
+
+
+def server_listens(port):
+    """Looks into the kernel's table: a connection to try it would be taken for the client's."""
+    from .world import until  # pylint: disable=import-outside-toplevel
+
+    def listens():
+        for table in ("tcp", "tcp6"):
+            with open(f"/proc/net/{table}", encoding="ascii") as file:
+                if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"
+                       for line in file.readlines()[1:]):
+                    return True
+        return False
+    until(listens, f"a server listens on port {port}", 10)
+
+
+def message_rate(report):
+    raise NotImplementedError
+
+
+def half_or_whole(report):
+    raise NotImplementedError
