@@ -3,7 +3,7 @@
 import time
 
 from .link import Orield, Testpmd, memory_speeds, rate
-from .samples import Measure
+from .samples import Measure, Part
 from .world import awake
 
 WRITE_FRAME = 138  # Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16, 64 bytes, ICRC 4
@@ -13,7 +13,7 @@ LARGE = ["-q", "4", "-s", "65536", "-t", "8", "-a", "4"]
 SIZES = (8, 64, 256, 1024, 4096, 16384, 65536)
 
 
-class LinkPart:
+class LinkPart(Part):
     name = "link"
     keys = {"P1", "P2", "P3", "P4", "P6", "P9", "idle", "sizes"}
 

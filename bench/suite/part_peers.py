@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """P7: what a program reaches through Oriel, and through UCX and libfabric over TCP loopback."""
+import os
 import re
-import subprocess
 
-from .link import OURS, THEIRS, Orield
-from .samples import Measure
-from .world import Failed, Server, awake, run, run_json, write_file
+from .link import OURS, THEIRS, Orield, memif
+from .samples import Measure, Part
+from .world import Failed, Server, awake, run, run_json, until, write_file
 
 EXPORT = """[target]
 socket = {socket}
@@ -17,21 +17,26 @@ access = read,write,atomic
 UCX = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "UCX_WARN_UNUSED_ENV_VARS": "n"}
 
 
-class PeersPart:
+class PeersPart(Part):
     name = "peers"
     keys = {"P7"}
 
     def prepare(self, world, wanted):
-        """Two daemons, a processor each; the program shares its daemon's."""
+        """A daemon on one processor; the program with its data plane, or with a daemon, on the other."""
         self.world = world
         self.far = Orield(world, "far", workers=world.cores.worker)
         target = write_file("target.conf", EXPORT.format(socket=self.far.socket, address=THEIRS))
         self.target = world.serve("target", [world.program("oriel-target"), "--config", target],
                                   world.cores.worker, "oriel-target: serving")
         self.near = None
-        if not in_process(world):
+        if os.path.exists(f"{world.build}/app/libndk-inprocess.so"):
+            config = write_file("near.conf", IN_PROCESS.format(
+                core=world.cores.generator, address=OURS, device=memif("far", "client")))
+            self.socket = f"in-process:{config}"
+        else:
             self.near = Orield(world, "near", workers=world.cores.generator, idle="adaptive",
                                address=OURS, role="client", link="far")
+            self.socket = self.near.socket
             self.near.pause()
         self.target.pause()
         self.far.pause()
@@ -51,30 +56,21 @@ class PeersPart:
         ]
 
     def perf(self, operation, size, *more):
-        return message_rate(self.perf_json(operation, "-s", str(size), *more))
+        return self.perf_result(operation, "-s", str(size), *more)["messages_per_second"]
 
     def perf_latency(self):
-        return half_or_whole(self.perf_json("write_lat", "-s", "8"))
+        """From post to completion: a whole turn, where ucx_perftest says half of one."""
+        return self.perf_result("write_lat", "-s", "8")["latency_us"]["p50"]
 
-    def perf_json(self, operation, *more):
-        """One JSON object of oriel-perf, with both daemons awake."""
+    def perf_result(self, operation, *more):
+        """Of oriel-perf, with all that serves it awake."""
         servers = [self.far.server, self.target] + ([self.near.server] if self.near else [])
         with awake(*servers):
-            return run_json(
+            said = run_json(
                 [self.world.program("oriel-perf"), "--export", f"{THEIRS}:7471", "-D",
-                 str(self.world.seconds), "--json", *self.through(), *more, operation],
+                 str(self.world.seconds), "--json", "--poll", "-d", self.socket, *more, operation],
                 core=self.world.cores.generator)
-
-    def through(self):
-        if self.near:
-            return ["-d", self.near.socket]
-        config = write_file("near.conf", IN_PROCESS.format(
-            core=self.world.cores.generator, address=OURS, device=self.far_device()))
-        return ["--in-process", config]
-
-    def far_device(self):
-        from .link import memif  # pylint: disable=import-outside-toplevel
-        return memif("far", "client")
+        return said["results"][0]
 
     def ucx(self, test, size, times, column=None):
         """Messages a second; or, by column, microseconds (half a turn)."""
@@ -86,11 +82,10 @@ class PeersPart:
                         "127.0.0.1"], core=self.world.cores.generator, environment=UCX)
         finally:
             server.end()
-        found = re.search(r"^Final:(.*)$", said, re.M)
-        if not found:
+        rows = [line.split() for line in said.splitlines() if re.match(r"\s*\d+\s+[\d.]+\s", line)]
+        if not rows:
             raise Failed(f"ucx_perftest said no result: {said[-200:]}")
-        numbers = [float(number) for number in found.group(1).split()]
-        return numbers[column] if column is not None else numbers[-1]
+        return float(rows[-1][-1 if column is None else column])
 
     def fabric(self, size, times):
         """Messages a second each way; fi_pingpong sends one at a time."""
@@ -122,16 +117,8 @@ ip = {address}/24
 """
 
 
-def in_process(world):
-    said = subprocess.run([world.program("oriel-perf"), "--help"], capture_output=True, text=True,
-                          check=False).stdout
-    return "--in-process" in said
-
-
 def server_listens(port):
     """Looks into the kernel's table: a connection to try it would be taken for the client's."""
-    from .world import until  # pylint: disable=import-outside-toplevel
-
     def listens():
         for table in ("tcp", "tcp6"):
             with open(f"/proc/net/{table}", encoding="ascii") as file:
@@ -140,11 +127,3 @@ def server_listens(port):
                     return True
         return False
     until(listens, f"a server listens on port {port}", 10)
-
-
-def message_rate(report):
-    raise NotImplementedError
-
-
-def half_or_whole(report):
-    raise NotImplementedError

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """P5: one daemon with very many queue pairs and windows, of which each run uses some."""
 from .link import Orield, rate
-from .samples import Measure
+from .samples import Measure, Part
 
 QPS, WINDOWS = 10_000, 1_000_000
 COUNTS = {"qps": (10, 100, 1000), "windows": (10, 1000, 10_000, 100_000)}
 
 
-class ScalePart:
+class ScalePart(Part):
     name = "scale"
     keys = {"P5", "counts"}
 
@@ -35,6 +35,3 @@ class ScalePart:
         outstanding = max(16, 1024 // qps)
         return rate(self.orield.flood("many", "--random", "-q", str(qps), "--windows",
                                       str(windows), "-t", str(outstanding)))
-
-    def extras(self):
-        return {}

@@ -2,7 +2,7 @@
 """P9's grace period, P10, and what each stage costs in time and in instructions."""
 import re
 
-from .samples import Measure
+from .samples import Measure, Part
 from .world import WORK, Failed, run, run_json
 
 COUNTED = ["packet-write-64", "read-64"]  # for P10
@@ -11,7 +11,7 @@ STAGES = ["parse", "icrc-verify-write-64", "qp-find-1", "token-hit-1", "transpor
 TIMES = 3200
 
 
-class StagesPart:
+class StagesPart(Part):
     name = "stages"
     keys = {"P9", "P10", "stages"}
 
@@ -66,6 +66,3 @@ class StagesPart:
         if not found:
             raise Failed(f"callgrind counted nothing in {stage}")
         return int(found.group(1))
-
-    def extras(self):
-        return {}

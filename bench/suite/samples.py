@@ -11,6 +11,26 @@ from .world import Failed
 Measure = collections.namedtuple("Measure", "figure keys take")
 
 
+class Part:
+    """Measurements that stand side by side because they share servers."""
+
+    name = ""
+    keys = frozenset()  # what of --list it is for
+
+    def prepare(self, world, wanted):
+        """Starts the servers that the wanted keys need; all stand still afterwards."""
+
+    def measures(self):
+        return []
+
+    def extras(self):
+        """What is not a number by round, for the report."""
+        return {}
+
+    def end(self):
+        """Undoes what the world does not know of."""
+
+
 JOINS = {"stage": "_"}  # stage_parse and so on are figures of their own
 
 

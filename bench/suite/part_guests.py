@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""P8: two like guests on a bridge, one served by rdma_rxe, one by orield; a native generator."""
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+from .link import checked, rate
+from .samples import Measure, Part
+from .world import Failed, run, run_json
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+HARNESS = f"{HERE}/../../tests/interop/rxe-guest"
+STATE = os.environ.get("ORIEL_GUEST_DIR", "/var/tmp/oriel-bench")
+OTHERS = "/var/tmp/oriel-interop"  # the interop suite's, which may have the kernel already
+REASON = "ORIEL_BENCH_NO_GUESTS"
+DRIVERS = "/usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0"
+LOADED = ["librte_net_af_packet.so.23", "librte_mempool_ring.so.23", "librte_bus_vdev.so.23"]
+ADDRESS = {"rxe": "10.77.0.2", "oriel": "10.77.0.13", "client": "10.77.0.4"}
+GUESTS = {"rxe": "10.77.0.2", "oriel": "10.77.0.3", "client": "10.77.0.4"}  # of their kernels
+GENERATOR = "10.77.0.1"
+
+CONFIG = """[daemon]
+workers = 0
+control-core = 0
+socket = /tmp/ndk.sock
+idle = adaptive
+hugepages = no
+telemetry = no
+max-queue-pairs = 256
+max-windows = 1024
+[port link]
+device = net_af_packet0,iface=eth0
+ip = 10.77.0.13/24
+"""
+TARGET = """[target]
+socket = /tmp/ndk.sock
+[export bench]
+listen = 10.77.0.13:7471
+size = 64M
+access = read,write,atomic
+"""
+
+
+def build_image(build):
+    """Outside of the namespaces, since it may need the network. The reason when it failed."""
+    added = f"{STATE}/added"
+    programs = [f"{build}/app/orield", f"{build}/app/oriel-target", f"{build}/bench/stock-export",
+                f"{build}/tests/interop/export-client"]
+    try:
+        os.makedirs(added, exist_ok=True)
+        if not os.path.exists(f"{STATE}/kernel") and os.path.exists(f"{OTHERS}/kernel"):
+            shutil.copytree(f"{OTHERS}/kernel", f"{STATE}/kernel", symlinks=True)
+        libraries = [f"{DRIVERS}/{library}" for library in LOADED]
+        for library in [*libraries, f"{build}/lib/libndk.so.0"]:  # the harness takes programs only
+            copy = f"{added}/{os.path.basename(library)}"
+            shutil.copy(os.path.realpath(library), copy)
+            os.chmod(copy, 0o755)
+            programs.append(copy)
+        words = [word for program in programs for word in ("--add", program)]
+        done = subprocess.run([HARNESS, "image", *words], capture_output=True, text=True,
+                              check=False, timeout=300, env={**os.environ, "ORIEL_GUEST_DIR": STATE})
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"no image for guests: {error}"
+    return f"no image for guests: {done.stderr[-300:]}" if done.returncode else ""
+
+
+class GuestsPart(Part):
+    name = "guests"
+    keys = {"P8"}
+    running = ()
+
+    def prepare(self, world, wanted):
+        self.world = world
+        self.running = []
+        if os.environ.get(REASON):
+            raise Failed(os.environ[REASON])
+        bridge()
+        for name in GUESTS:
+            self.boot(name)
+        self.guest("rxe", "(stock-export 7471 >/tmp/log 2>&1 </dev/null &) ; sleep 1; cat /tmp/log")
+        loaded = " ".join(f"-d /usr/bin/{library}" for library in LOADED)
+        library = "LD_LIBRARY_PATH=/usr/bin"
+        self.guest("oriel", "mkdir -p /var/run; "
+                   f"printf '{escaped(CONFIG)}' >/tmp/d.conf; "
+                   f"printf '{escaped(TARGET)}' >/tmp/t.conf; "
+                   f"(orield --config /tmp/d.conf -- {loaded} >/tmp/log 2>&1 </dev/null &) ; "
+                   "for i in $(seq 60); do grep -q ready /tmp/log && break; sleep 0.5; done; "
+                   f"({library} oriel-target --config /tmp/t.conf >>/tmp/log 2>&1 </dev/null &) ; "
+                   "for i in $(seq 30); do grep -q serving /tmp/log && break; sleep 0.5; done; "
+                   "cat /tmp/log; grep -q serving /tmp/log")
+        self.pause_all()
+
+    def measures(self):
+        return [Measure(f"guest_{name}", self.keys, lambda name=name: self.flood(name))
+                for name in ("rxe", "oriel")] + \
+               [Measure(f"guest_client_{name}", self.keys, lambda name=name: self.client(name))
+                for name in ("rxe", "oriel")]
+
+    def flood(self, name):
+        """Messages a second of 64 bytes, bytes a second of 16 KiB."""
+        with self.awake(name):
+            small = checked(run_json(self.command(name, "-s", "64", "-q", "4", "-t", "16", "-a",
+                                                  "8")))
+            large = checked(run_json(self.command(name, "-s", "16384", "-q", "2", "-t", "4", "-a",
+                                                  "1")))
+        return {"messages": rate(small), "bytes": rate(large) * 16384,
+                "resent": small["counters"]["resent"] + large["counters"]["resent"]}
+
+    def command(self, name, *more):
+        world = self.world
+        return [world.program("oriel-flood"), "-d", "net_af_packet0,iface=generator", "--ip",
+                f"{GENERATOR}/24", "--target", ADDRESS[name], "--cpu", str(world.cores.generator),
+                "-W", "0.3", "-D", str(max(1.0, world.seconds)), "--json", *more]
+
+    def client(self, name):
+        """MiB a second of a stock client in a third guest."""
+        with self.awake(name, "client"):
+            said = self.guest("client", f"export-client -a {ADDRESS[name]} -p 7471 stream 4", 60)
+        found = re.search(r"WRITE ([\d.]+).*READ ([\d.]+)", said)
+        if not found:
+            raise Failed(f"export-client: {said[-200:]}")
+        return {"write": float(found.group(1)), "read": float(found.group(2))}
+
+    # --- guests ---
+
+    def boot(self, name):
+        run(["ip", "tuntap", "add", f"tap-{name}", "mode", "tap"])
+        run(["ip", "link", "set", f"tap-{name}", "master", "bridge", "up"])
+        run([HARNESS, "start", name, "--net", f"tap:tap-{name}", "--ip", f"{GUESTS[name]}/24",
+             "--mem", "900"], core=self.world.cores.worker if name != "client" else
+            self.world.cores.generator, timeout=150, environment={"ORIEL_GUEST_DIR": STATE})
+        self.running.append(name)
+
+    def guest(self, name, line, timeout=60):
+        return run([HARNESS, "exec", "--timeout", str(timeout), name, line], timeout=timeout + 20,
+                   environment={"ORIEL_GUEST_DIR": STATE})
+
+    def pid(self, name):
+        with open(f"{STATE}/guest-{name}.pid", encoding="ascii") as file:
+            return int(file.read().split()[0])
+
+    def pause_all(self):
+        for name in self.running:
+            os.kill(self.pid(name), signal.SIGSTOP)
+
+    @contextlib.contextmanager
+    def awake(self, *names):
+        try:
+            for name in names:
+                os.kill(self.pid(name), signal.SIGCONT)
+            yield
+        finally:
+            for name in names:
+                os.kill(self.pid(name), signal.SIGSTOP)
+
+    def end(self):
+        for name in self.running:
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(self.pid(name), signal.SIGKILL)
+
+
+def escaped(text):
+    return text.replace("\n", "\\n")
+
+
+def bridge():
+    for name in ("bridge", "generator", "generator-peer"):
+        subprocess.run(["ip", "link", "del", name], capture_output=True, check=False)
+    run(["ip", "link", "add", "bridge", "type", "bridge"])
+    run(["ip", "link", "add", "generator", "type", "veth", "peer", "name", "generator-peer"])
+    run(["ip", "link", "set", "generator", "arp", "off", "up"])
+    run(["ip", "link", "set", "generator-peer", "master", "bridge", "up"])
+    run(["ip", "link", "set", "bridge", "up"])
+
+
+__all__ = ["GuestsPart", "REASON", "build_image"]
