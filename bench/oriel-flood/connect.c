@@ -49,7 +49,7 @@ static void on_send(void *context, const struct cm_address *to, const uint8_t ma
 	deth->source_qpn = be24_make(GSI_QPN);
 	mbuf->data_len = (uint16_t)frame_finish(data, &template, mad, MAD_SIZE);
 	mbuf->pkt_len = mbuf->data_len;
-	link_send(f, mbuf);
+	link_send(f, 0, mbuf);
 	link_flush(f);
 }
 

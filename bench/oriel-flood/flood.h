@@ -19,6 +19,7 @@
 #define FLOOD_BURST       32u
 #define FLOOD_FIRST_QPN   0x10000u /* ours: one for each queue pair of the peer */
 #define FLOOD_MAX_QPS     100000u
+#define FLOOD_MAX_QUEUES  8u
 #define FLOOD_MAX_WINDOWS 1000000u
 
 enum flood_operation { FLOOD_WRITE, FLOOD_READ, FLOOD_SEND, FLOOD_ATOMIC };
@@ -70,7 +71,8 @@ struct flood_options {
 	uint32_t bad_kinds; /* bits by enum flood_bad */
 	bool check;         /* the ICRC of every answer, not of one in 16 */
 	bool json;
-	bool histogram; /* all of it in the JSON */
+	bool histogram;  /* all of it in the JSON */
+	uint32_t queues; /* of the port; queue pair i sends on number i % queues */
 	uint32_t cpu;
 	uint64_t seed;
 	char **eal; /* NULL-terminated */
@@ -125,8 +127,10 @@ struct flood {
 	struct rte_mempool *rx_pool, *control_pool;
 	uint8_t target_mac[6];
 	bool target_known;
-	struct rte_mbuf *tx[FLOOD_BURST];
-	unsigned int tx_count;
+	struct flood_queue {
+		struct rte_mbuf *tx[FLOOD_BURST];
+		unsigned int count;
+	} queue[FLOOD_MAX_QUEUES];
 	double tick; /* seconds of a TSC tick */
 
 	/* connect.c, table.c */
@@ -165,7 +169,7 @@ static inline uint64_t flood_random(struct flood *f)
 bool link_open(struct flood *f);
 bool link_resolve(struct flood *f);
 void link_close(struct flood *f);
-void link_send(struct flood *f, struct rte_mbuf *frame);
+void link_send(struct flood *f, uint32_t queue, struct rte_mbuf *frame);
 void link_flush(struct flood *f);
 /* Receives a burst. Frames of our queue pairs go to flood_answer(), MADs to connect_mad(). */
 unsigned int link_poll(struct flood *f);

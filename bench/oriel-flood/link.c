@@ -66,15 +66,18 @@ static bool device_start(struct flood *f)
 	struct rte_eth_conf conf = { 0 };
 	struct rte_ether_addr mac;
 	uint16_t rx = DESCRIPTORS, tx = DESCRIPTORS;
-	int error = rte_eth_dev_configure(f->port, 1, 1, &conf);
+	const uint16_t queues = (uint16_t)f->options.queues;
+	int error = rte_eth_dev_configure(f->port, queues, queues, &conf);
 
 	if (!error)
 		error = rte_eth_dev_adjust_nb_rx_tx_desc(f->port, &rx, &tx);
-	if (!error)
-		error = rte_eth_rx_queue_setup(f->port, 0, rx, (unsigned int)SOCKET_ID_ANY, NULL,
+	for (uint16_t i = 0; !error && i < queues; i++) {
+		error = rte_eth_rx_queue_setup(f->port, i, rx, (unsigned int)SOCKET_ID_ANY, NULL,
 					       f->rx_pool);
-	if (!error)
-		error = rte_eth_tx_queue_setup(f->port, 0, tx, (unsigned int)SOCKET_ID_ANY, NULL);
+		if (!error)
+			error = rte_eth_tx_queue_setup(f->port, i, tx, (unsigned int)SOCKET_ID_ANY,
+						       NULL);
+	}
 	if (!error) {
 		error = rte_eth_dev_set_mtu(f->port, f->options.port.mtu);
 		if (error == -ENOTSUP)
@@ -96,7 +99,8 @@ static bool device_start(struct flood *f)
 
 bool link_open(struct flood *f)
 {
-	if (device_parse(&f->device, &f->options.port, 1, &f->message) || !eal_start(f))
+	if (device_parse(&f->device, &f->options.port, f->options.queues, &f->message) ||
+	    !eal_start(f))
 		return false;
 	f->tick = 1.0 / (double)rte_get_tsc_hz();
 	if (rte_eth_dev_get_port_by_name(f->device.name, &f->port)) {
@@ -125,35 +129,44 @@ struct rte_mbuf *link_buffer(struct flood *f)
 }
 
 /* What the device does not take is offered until it does: nothing is lost on our side. */
-void link_flush(struct flood *f)
+static void queue_flush(struct flood *f, uint16_t number)
 {
+	struct flood_queue *queue = &f->queue[number];
 	unsigned int sent = 0;
 	uint64_t give_up = 0;
 
-	while (sent < f->tx_count) {
-		unsigned int taken =
-			rte_eth_tx_burst(f->port, 0, f->tx + sent, (uint16_t)(f->tx_count - sent));
+	while (sent < queue->count) {
+		unsigned int taken = rte_eth_tx_burst(f->port, number, queue->tx + sent,
+						      (uint16_t)(queue->count - sent));
 
 		sent += taken;
-		if (sent == f->tx_count)
+		if (sent == queue->count)
 			break;
 		f->counters.tx_full++;
 		if (taken || !give_up)
 			give_up = rte_get_tsc_cycles() + rte_get_tsc_hz();
 		else if (rte_get_tsc_cycles() > give_up) {
 			/* The other end is gone. */
-			rte_pktmbuf_free_bulk(f->tx + sent, f->tx_count - sent);
+			rte_pktmbuf_free_bulk(queue->tx + sent, queue->count - sent);
 			break;
 		}
 	}
-	f->tx_count = 0;
+	queue->count = 0;
 }
 
-void link_send(struct flood *f, struct rte_mbuf *frame)
+void link_flush(struct flood *f)
 {
-	f->tx[f->tx_count++] = frame;
-	if (f->tx_count == FLOOD_BURST)
-		link_flush(f);
+	for (uint16_t i = 0; i < f->options.queues; i++)
+		queue_flush(f, i);
+}
+
+void link_send(struct flood *f, uint32_t number, struct rte_mbuf *frame)
+{
+	struct flood_queue *queue = &f->queue[number];
+
+	queue->tx[queue->count++] = frame;
+	if (queue->count == FLOOD_BURST)
+		queue_flush(f, (uint16_t)number);
 }
 
 /* --- frames in ---------------------------------------------------------------------------------
@@ -183,7 +196,7 @@ static void receive_other(struct flood *f, const uint8_t *data, uint32_t length)
 	}
 	answer->data_len = (uint16_t)result.length;
 	answer->pkt_len = result.length;
-	link_send(f, answer);
+	link_send(f, 0, answer);
 	link_flush(f);
 }
 
@@ -207,10 +220,10 @@ static void receive(struct flood *f, struct rte_mbuf *mbuf)
 	}
 }
 
-unsigned int link_poll(struct flood *f)
+static unsigned int queue_poll(struct flood *f, uint16_t number)
 {
 	struct rte_mbuf *burst[FLOOD_BURST];
-	unsigned int count = rte_eth_rx_burst(f->port, 0, burst, FLOOD_BURST);
+	unsigned int count = rte_eth_rx_burst(f->port, number, burst, FLOOD_BURST);
 
 	for (unsigned int i = 0; i < count; i++) {
 		if (i + 1 < count)
@@ -218,6 +231,15 @@ unsigned int link_poll(struct flood *f)
 		receive(f, burst[i]);
 	}
 	rte_pktmbuf_free_bulk(burst, count);
+	return count;
+}
+
+unsigned int link_poll(struct flood *f)
+{
+	unsigned int count = 0;
+
+	for (uint16_t i = 0; i < f->options.queues; i++)
+		count += queue_poll(f, i);
 	return count;
 }
 
@@ -237,7 +259,7 @@ static void ask(struct flood *f, const uint8_t next_hop[16])
 					    ? arp_request(&f->link, source, next_hop, NULL, data)
 					    : nd_solicit(&f->link, source, next_hop, NULL, data));
 	mbuf->pkt_len = mbuf->data_len;
-	link_send(f, mbuf);
+	link_send(f, 0, mbuf);
 	link_flush(f);
 }
 

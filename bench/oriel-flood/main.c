@@ -39,6 +39,7 @@ static const char usage[] =
 	"      --bad SHARE          of bad frames among the good ones, 0.01 is 1 %\n"
 	"      --bad-kinds LIST     icrc,opcode,qpn,peer,runt,duplicate (default: all)\n"
 	"      --check              verify the ICRC of every answer, not of one in 16\n"
+	"      --queues N           of the port, as the responder has workers (default 1)\n"
 	"      --cpu N              to run on (default 0)\n"
 	"      --json               one JSON object instead of a table\n"
 	"      --histogram          with all latencies, in --json\n"
@@ -63,6 +64,7 @@ enum {
 	OPTION_BAD_KINDS,
 	OPTION_CHECK,
 	OPTION_CPU,
+	OPTION_QUEUES,
 	OPTION_JSON,
 	OPTION_VERSION
 };
@@ -97,6 +99,7 @@ static const struct option long_options[] = {
 	{ "bad-kinds", required_argument, NULL, OPTION_BAD_KINDS },
 	{ "check", no_argument, NULL, OPTION_CHECK },
 	{ "cpu", required_argument, NULL, OPTION_CPU },
+	{ "queues", required_argument, NULL, OPTION_QUEUES },
 	{ "json", no_argument, NULL, OPTION_JSON },
 	{ "version", no_argument, NULL, OPTION_VERSION },
 	{ "help", no_argument, NULL, 'h' },
@@ -228,6 +231,7 @@ static bool take_link_option(int option, struct flood_options *o)
 	case OPTION_IP: return take_prefix(&o->port);
 	case OPTION_TARGET: return take_address("target", o->target);
 	case OPTION_GATEWAY: return take_gateway(&o->port);
+	case OPTION_QUEUES: return take_number("queues", 1, FLOOD_MAX_QUEUES, &o->queues);
 	case OPTION_CPU: return take_number("cpu", 0, 1023, &o->cpu);
 	case OPTION_VLAN:
 		if (!take_number("vlan", 0, 4094, &number))
@@ -330,6 +334,7 @@ static bool parse(int argc, char *argv[], struct flood_options *o)
 	*o = (struct flood_options){ .service = 7471,
 				     .size = 64,
 				     .qps = 1,
+				     .queues = 1,
 				     .windows = FLOOD_MAX_WINDOWS,
 				     .seconds = 2,
 				     .warm_up = 0.5,

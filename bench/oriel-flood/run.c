@@ -141,6 +141,11 @@ static bool may_send(const struct flood *f, const struct flood_qp *qp)
 	       (likely(qp->wait == 0) || rte_rdtsc() >= qp->wait);
 }
 
+static uint32_t queue_of(const struct flood *f, const struct flood_qp *qp)
+{
+	return f->options.queues == 1 ? 0 : (uint32_t)(qp - f->qp) % f->options.queues;
+}
+
 static struct flood_qp *choose(struct flood *f)
 {
 	for (unsigned int i = 0; i < TRIES; i++) {
@@ -187,7 +192,7 @@ static void maybe_send_bad(struct flood *f, const struct flood_qp *qp)
 	mbuf = frames_make_bad(f, qp, (enum flood_bad)f->bad_kind);
 	if (mbuf) {
 		f->counters.bad[f->bad_kind]++;
-		link_send(f, mbuf);
+		link_send(f, queue_of(f, qp), mbuf);
 	}
 }
 
@@ -205,7 +210,7 @@ static bool send_message(struct flood *f, struct flood_qp *qp, bool ack)
 			return false; /* the responder sees a gap, and asks for all of it again */
 		f->counters.frames++;
 		f->counters.bytes += mbuf->pkt_len;
-		link_send(f, mbuf);
+		link_send(f, queue_of(f, qp), mbuf);
 	}
 	return true;
 }

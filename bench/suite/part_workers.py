@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two workers on two processors, the generator on either of them, beside one on one."""
+"""Two workers on two processors beside one on one: the second shares with the generator."""
 from .link import Orield, rate
 from .samples import Measure, Part
 
@@ -9,12 +9,9 @@ class WorkersPart(Part):
     keys = {"workers"}
 
     def prepare(self, world, wanted):
-        """
-        The generator takes its time from the worker it shares with, in each case: one worker shares
-        its only processor, two have one of their own between them.
-        """
+        """With two processors the generator has to share one of them with the second worker."""
         cores = world.cores
-        self.one = Orield(world, "one", workers=cores.generator)
+        self.one = Orield(world, "one", workers=cores.worker)
         self.one.sink("plain", "-q", "8", "-w", "1")
         self.one.pause()
         self.two = Orield(world, "two", workers=f"{cores.worker},{cores.generator}")
@@ -25,4 +22,4 @@ class WorkersPart(Part):
         return [Measure("workers_one", self.keys,
                         lambda: rate(self.one.flood("plain", "-q", "8", "-a", "16"))),
                 Measure("workers_two", self.keys,
-                        lambda: rate(self.two.flood("plain", "-q", "8", "-a", "16")))]
+                        lambda: rate(self.two.flood("plain", "-q", "8", "-a", "16", "--queues", "2")))]
