@@ -8,10 +8,10 @@
 
 #define LARGEST_SIZE     (8u << 20) /* of --all */
 #define LEAST_MEMORY     (4ull << 20)
+#define VERIFY_MEMORY    (64ull << 20)
 #define LARGEST_DATAGRAM 4096u
 #define MEBI             1048576.0
 #define SUMMARY_LARGEST  (1u << 20)
-#define SUMMARY_DEPTH    4u /* at least so many of the largest, with --verify */
 
 /* --- the way there ------------------------------------------------------------------------ */
 
@@ -20,19 +20,22 @@ static const struct peer_opener *choose_opener(const struct perf_options *option
 	return options->export.ss_family ? &export_opener : &perftest_opener;
 }
 
-/* Every slot of a READ that will be compared has room of its own. */
+/* READs that will be compared each have their own, while there is enough. */
 static uint64_t memory_for(const struct perf_options *options)
 {
 	uint64_t size = options->all_sizes ? LARGEST_SIZE
 			: options->summary ? SUMMARY_LARGEST
 					   : options->size;
-	uint64_t depth = options->summary ? SUMMARY_DEPTH : options->depth;
-	uint64_t memory = size > LEAST_MEMORY ? (size + 4095) & ~4095ull : LEAST_MEMORY;
-	uint64_t slots = depth * options->queue_pairs * (size + 64);
+	uint64_t slots = (uint64_t)options->depth * options->queue_pairs * (size + 64);
+	uint64_t memory = LEAST_MEMORY;
 
-	if (options->verify && slots > memory)
-		memory = (slots + 4095) & ~4095ull;
-	return memory;
+	if (options->verify)
+		memory = slots < VERIFY_MEMORY ? slots : VERIFY_MEMORY;
+	if (memory < LEAST_MEMORY)
+		memory = LEAST_MEMORY;
+	if (memory < size)
+		memory = size;
+	return (memory + 4095) & ~4095ull;
 }
 
 /* Datagrams bring a header with them, and are never longer than a frame. */
@@ -158,14 +161,6 @@ static bool run_sizes(struct way *way, struct report *report, const struct perf_
 	return true;
 }
 
-/* As many messages under way as have room of their own: see memory_for(). */
-static ULONG summary_depth(const struct way *way, const struct perf_options *options, uint32_t size)
-{
-	uint64_t fit = way->session.options.memory / (size + 64) / options->queue_pairs;
-
-	return options->verify && fit < options->depth ? (ULONG)fit : options->depth;
-}
-
 /* Writes and reads: rates by size, and the latency of small ones. */
 static bool run_summary(struct way *way, struct report *report, const struct perf_options *options)
 {
@@ -177,7 +172,6 @@ static bool run_summary(struct way *way, struct report *report, const struct per
 		for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			one.size = sizes[i];
 			one.mode = PERF_BANDWIDTH;
-			one.depth = summary_depth(way, options, sizes[i]);
 			if (!run_one(way, report, &one))
 				return false;
 		}

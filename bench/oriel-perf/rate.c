@@ -69,15 +69,19 @@ static struct flow *take_ready(struct rate *rate)
 	return flow;
 }
 
-/* Messages that the limit allows by now, beyond those posted. */
+/* Messages that the limit and the verification allow by now, beyond those posted. */
 static uint64_t allowance(const struct rate *rate)
 {
+	uint64_t room = rate->verify ? verify_room(rate->verify) : UINT64_MAX;
 	double allowed;
 
 	if (rate->per_ns <= 0)
-		return UINT64_MAX;
-	allowed = rate->options->burst + (double)(run_now() - rate->start) * rate->per_ns;
-	return allowed > (double)rate->posted ? (uint64_t)(allowed - (double)rate->posted) : 0;
+		return room;
+	allowed = rate->options->burst + (double)(run_now() - rate->start) * rate->per_ns -
+		  (double)rate->posted;
+	if (allowed < 1)
+		return 0;
+	return (uint64_t)allowed < room ? (uint64_t)allowed : room;
 }
 
 /* --- posting ---------------------------------------------------------------------------- */

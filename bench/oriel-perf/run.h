@@ -108,6 +108,8 @@ struct verify *verify_open(struct session *session, const struct perf_options *o
 void verify_close(struct verify *verify);
 bool verify_before(struct verify *verify);
 bool verify_after(struct verify *verify, const struct run_result *result, uint64_t *bytes);
+/* How many more requests may be under way: what READs bring has its own memory until compared. */
+uint32_t verify_room(const struct verify *verify);
 /* What a READ or WRITE of that place has for a context; a READ's slot of the sink. */
 uint32_t verify_posted(struct verify *verify, uint32_t place, bool read);
 /* Compares what a READ has brought. */

@@ -114,7 +114,9 @@ static bool differs(uint64_t offset, uint8_t wanted, uint8_t found)
 struct verify *verify_open(struct session *session, const struct perf_options *options,
 			   uint64_t step, uint32_t places)
 {
-	uint32_t slots = options->depth * session->options.queue_pairs;
+	uint64_t wanted = (uint64_t)options->depth * session->options.queue_pairs;
+	uint64_t room = session->options.memory / step;
+	uint32_t slots = (uint32_t)(wanted < room ? wanted : room);
 	struct verify *verify = calloc(1, sizeof(*verify));
 
 	if (!verify)
@@ -236,6 +238,11 @@ bool verify_after(struct verify *verify, const struct run_result *result, uint64
 			return false;
 	*bytes += verify->bytes;
 	return true;
+}
+
+uint32_t verify_room(const struct verify *verify)
+{
+	return verify->unused_top;
 }
 
 uint32_t verify_posted(struct verify *verify, uint32_t place, bool read)
