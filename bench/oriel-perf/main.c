@@ -208,7 +208,8 @@ int main(int argc, char **argv)
 	if (status > 0)
 		return EXIT_SUCCESS;
 	if (status < 0) {
-		fputs("Try oriel-perf --help\n", stderr);
+		fputs("Usage: oriel-perf [options] [OPERATION [HOST]]: oriel-perf --help\n",
+		      stderr);
 		return 2;
 	}
 	run_catch_interrupt();
