@@ -25,9 +25,6 @@ struct perftest_channel {
 	uint32_t version;                 /* the peer's, in hundredths; 0: not known yet */
 	int socket;                       /* TCP; -1: none */
 	struct perftest_control *control; /* rdma_cm; NULL: none */
-	/* What else there is to do while a message is waited for; true: something was done. */
-	bool (*serve)(void *context);
-	void *context;
 };
 
 /* --- TCP --- */
@@ -56,7 +53,7 @@ bool perftest_swap(struct perftest_channel *channel, const char *what, const voi
 		   void *theirs, size_t size);
 /* Whether the peer's next message is there, or the channel is over. Does not wait. */
 bool perftest_pending(struct perftest_channel *channel);
-/* One round of what there is to do; sleeps a millisecond if that is nothing. */
+/* For loops that wait: what libndk has to do, and a millisecond of sleep if that is nothing. */
 void perftest_breathe(struct perftest_channel *channel);
 void perftest_channel_close(struct perftest_channel *channel);
 

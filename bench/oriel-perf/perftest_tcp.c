@@ -2,6 +2,7 @@
 /* The TCP connection of perftest's messages: made by the client, accepted by the server. */
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -84,11 +85,14 @@ static int listen_at(uint16_t port)
 bool perftest_tcp_accept(struct perftest_channel *channel, uint16_t port)
 {
 	int fd = listen_at(port);
+	struct pollfd client = { .events = POLLIN };
 	char where[32];
 
 	snprintf(where, sizeof(where), "TCP port %u", port);
 	if (fd < 0)
 		return complain(where, strerror(-fd));
+	for (client.fd = fd; poll(&client, 1, 0) == 0;)
+		perftest_breathe(channel);
 	channel->socket = accept(fd, NULL, NULL);
 	if (channel->socket < 0)
 		complain(where, strerror(errno));
