@@ -75,6 +75,7 @@ static bool connect_peer(struct peer *peer, const struct sockaddr_storage *remot
 	struct session *session = peer->session;
 	const struct sockaddr_storage *local = &session->options.local;
 	struct sync sync = sync_begin(session->adapter);
+	const ULONG reads = session->options.reads ? session->options.reads : READ_LIMIT;
 	uint8_t data[EXPORT_REQUEST_SIZE];
 	NDK_CONNECTOR *connector = NULL;
 	NTSTATUS status;
@@ -88,8 +89,8 @@ static bool connect_peer(struct peer *peer, const struct sockaddr_storage *remot
 	sync = sync_begin(session->adapter);
 	status = sync_end(&sync, NdkConnect(peer->connector, peer->qp, (PSOCKADDR)local,
 					    address_length(local), (PSOCKADDR)remote,
-					    address_length(remote), 0, READ_LIMIT, data,
-					    sizeof(data), sync_requested, &sync));
+					    address_length(remote), 0, reads, data, sizeof(data),
+					    sync_requested, &sync));
 	if (!read_answer(peer, status))
 		return false;
 	sync = sync_begin(session->adapter);

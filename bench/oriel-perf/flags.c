@@ -134,6 +134,12 @@ static bool read_json_file(const char *option, const char *text, struct perf_opt
 	return true;
 }
 
+static bool read_port(const char *option, const char *text, struct perf_options *options)
+{
+	return !strcmp(text, "1") ||
+	       wrong(option, text, "1: --local or --gid-index choose among the daemon's ports");
+}
+
 static bool read_sl(const char *option, const char *text, struct perf_options *options)
 {
 	return !strcmp(text, "0") ||
@@ -146,6 +152,7 @@ static bool read_sl(const char *option, const char *text, struct perf_options *o
 #define BIT(number) (1u << (number))
 #define ATOMICS     (BIT(PERF_FETCH_ADD) | BIT(PERF_COMPARE_SWAP))
 #define PLACED      (BIT(PERF_WRITE) | BIT(PERF_READ) | BIT(PERF_MIXED))
+#define READERS     (BIT(PERF_READ) | BIT(PERF_MIXED) | ATOMICS)
 #define MOVERS      (PLACED | ATOMICS | BIT(PERF_SEND))
 
 static const struct flag flags[] = {
@@ -185,6 +192,8 @@ static const struct flag flags[] = {
 	  "requests under way on each queue pair (default 128)" },
 	{ "rx-depth", 'r', NUMBER32, AT(receive_depth), 1, 8192, 0, "N",
 	  "receives of each queue pair (default 512)" },
+	{ "outs", 'o', NUMBER32, AT(reads), 1, 16, READERS, "N",
+	  "reads and atomics of a queue pair under way on the link (default 16)" },
 	{ "post_list", 'l', NUMBER32, AT(post_list), 1, 8192, 0, "N",
 	  "requests for each doorbell (default: as many as there is room for)" },
 	{ "cq-mod", 'Q', NUMBER32, AT(moderation), 1, 1024, 0, "N",
@@ -232,6 +241,8 @@ static const struct flag flags[] = {
 	{ "quiet", 0, SWITCH, AT(quiet), 0, 0, 0, NULL, "no live line on a terminal" },
 	{ "CPU-freq", 'F', IGNORED, 0, 0, 0, 0, NULL, "as perftest's; nothing to do" },
 	{ "events", 'e', IGNORED, 0, 0, 0, 0, NULL, "as perftest's; so it is without --poll" },
+	{ "ib-port", 'i', OWN, 0, 0, 0, 0, "1",
+	  "as perftest's; a daemon's port is chosen by its address", read_port },
 	{ "sl", 'S', OWN, 0, 0, 0, 0, "0", "as perftest's; the daemon has one level only",
 	  read_sl },
 	{ "version", 'V', IGNORED, 0, 0, 0, 0, NULL, "print the version and exit" },

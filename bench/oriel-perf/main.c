@@ -61,6 +61,7 @@ static bool way_open(struct way *way, const struct perf_options *options)
 		.queue_pairs = options->queue_pairs,
 		.type = options->type,
 		.depth = options->depth,
+		.reads = options->reads,
 		.receive_depth = exported ? EXPORT_ASKS : options->receive_depth,
 		.receive_size = receive_size_for(options),
 		.inline_size = exported && options->inline_size < EXPORT_REQUEST_SIZE
@@ -115,6 +116,15 @@ static void add_told(const struct perf_options *options, const struct peer_resul
 		result.peak = theirs->rate * 1e6 * theirs->peak / theirs->average;
 }
 
+/* The server of a test where only the client works: it hears nothing until the end. */
+static bool is_passive(const struct perf_options *options)
+{
+	bool answers = options->mode == PERF_LATENCY && options->operation == PERF_WRITE;
+
+	return options->server && !options->bidirectional && !answers &&
+	       options->operation != PERF_SEND;
+}
+
 static bool run_one(struct way *way, struct report *report, const struct perf_options *options)
 {
 	struct perf_options shown = *options;
@@ -129,18 +139,9 @@ static bool run_one(struct way *way, struct report *report, const struct perf_op
 		add_told(options, &theirs);
 	if (theirs.size && theirs.size <= LARGEST_SIZE)
 		shown.size = (uint32_t)theirs.size;
-	if (result.messages || result.received)
+	if (!is_passive(options) || result.messages)
 		report_add(report, &shown, &result);
 	return true;
-}
-
-/* The server of a test where only the client works: it hears nothing until the end. */
-static bool is_passive(const struct perf_options *options)
-{
-	bool answers = options->mode == PERF_LATENCY && options->operation == PERF_WRITE;
-
-	return options->server && !options->bidirectional && !answers &&
-	       options->operation != PERF_SEND;
 }
 
 static bool run_sizes(struct way *way, struct report *report, const struct perf_options *options)

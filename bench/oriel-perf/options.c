@@ -36,7 +36,7 @@ static bool parse_operation(const char *text, struct perf_options *options)
 	unsigned int value;
 	char *end;
 
-	snprintf(word, sizeof(word), "%s", text);
+	snprintf(word, sizeof(word), "%s", strncmp(text, "ib_", 3) == 0 ? text + 3 : text);
 	end = strrchr(word, '_');
 	if (end && !strcmp(end, "_lat"))
 		options->mode = PERF_LATENCY;
@@ -161,6 +161,7 @@ int options_parse(int argc, char **argv, struct perf_options *options)
 					  .receive_depth = 512,
 					  .port = PERFTEST_PORT,
 					  .moderation = 1,
+					  .reads = 16,
 					  .burst = 1,
 					  .read_share = 50,
 					  .skew = 0.99 };

@@ -37,7 +37,7 @@ struct perf_options {
 	const char *host;               /* a perftest server; NULL: none */
 	bool server;                    /* wait for a perftest client */
 	bool rdma_cm;                   /* -R: perftest's exchange over rdma_cm */
-	uint16_t port;                  /* -p: of perftest's exchange, or of an export */
+	uint16_t port;                  /* -p: of perftest's exchange */
 	/* our side */
 	struct sockaddr_storage local; /* family 0: the daemon's first that fits */
 	unsigned int gid_index;        /* -x: of the daemon's addresses, with gid_chosen */
@@ -46,11 +46,11 @@ struct perf_options {
 	const char *name;   /* of the export; NULL: the address's first */
 	ORIEL_QP_TYPE type;
 	ULONG mtu;                    /* -m: bytes, 0: the port's */
-	UCHAR timeout, traffic_class; /* -u, -T: codes of the queue pairs */
-	ULONG outstanding_reads;
+	UCHAR timeout, traffic_class; /* -u, --tclass */
+	ULONG reads; /* -o: READs and atomics of a queue pair under way on the link */
 	/* load */
 	uint32_t size;       /* bytes of a message */
-	uint64_t iterations; /* 0: by time; of all queue pairs together */
+	uint64_t iterations; /* of each queue pair; 0: by time */
 	double seconds;
 	double warm_up; /* seconds before the measurement */
 	uint32_t queue_pairs;

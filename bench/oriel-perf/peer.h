@@ -25,6 +25,7 @@ struct session_options {
 	ORIEL_QP_TYPE type;
 	ULONG depth;           /* requests of a queue pair under way */
 	ULONG receive_depth;   /* at least 1 */
+	ULONG reads;           /* READs and atomics that may be under way on the link; 0: 16 */
 	uint32_t receive_size; /* bytes of each receive that post_receive() posts */
 	ULONG inline_size;
 	bool poll; /* never sleep while waiting for completions */

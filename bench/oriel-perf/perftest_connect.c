@@ -99,7 +99,7 @@ static NTSTATUS connect_one(struct perftest *p, uint32_t index, struct sockaddr_
 {
 	const struct perf_options *options = p->options;
 	const struct perftest_key *ours = &p->ours[index], *theirs = &p->theirs[index];
-	const ULONG reads = theirs->out_reads < PERFTEST_READS ? theirs->out_reads : PERFTEST_READS;
+	const ULONG reads = theirs->out_reads < options->reads ? theirs->out_reads : options->reads;
 	const ORIEL_QP_CONNECTION connection = {
 		.Size = sizeof(connection),
 		.RemoteQpNumber = theirs->qpn,
@@ -225,7 +225,7 @@ static NTSTATUS connect_peer(struct perftest *p, struct peer *peer,
 		return status;
 	status = sync_end(&sync, NdkConnect(peer->connector, peer->qp, (PSOCKADDR)local,
 					    address_size(local), (PSOCKADDR)remote,
-					    address_size(remote), PERFTEST_READS, PERFTEST_READS,
+					    address_size(remote), PERFTEST_READS, p->options->reads,
 					    NULL, 0, sync_requested, &sync));
 	if (!NT_SUCCESS(status))
 		return status;
@@ -258,7 +258,7 @@ static bool accept_peer(struct perftest *p, struct peer *peer)
 	peer->connector = perftest_cm_arrival(&p->channel);
 	if (peer->connector)
 		status = sync_end(&sync, NdkAccept(peer->connector, peer->qp, PERFTEST_READS,
-						   PERFTEST_READS, NULL, 0, on_disconnect, peer,
+						   p->options->reads, NULL, 0, on_disconnect, peer,
 						   sync_requested, &sync));
 	return NT_SUCCESS(status) || session_complain("accepting a queue pair (-R)", status);
 }

@@ -155,6 +155,7 @@ def latencies():
             expect_equal(result["mode"], "latency", "mode")
             check_latency(result, operation)
     expect_equal(measured("write_lat", "-n", 5)["bytes"], 2, "perftest's size of latency tests")
+    expect_equal(measured("ib_read_lat", "-n", 5)["mode"], "latency", "the name of the program")
     expect_equal(measured("read_bw", "-n", 5)["bytes"], 65536, "perftest's size of the others")
     text = good("read_lat", "-n", 100, "-H")
     buckets = [int(row.split()[3]) for row in text.splitlines() if re.match(r" # \d", row)]
@@ -182,13 +183,15 @@ def queues():
     for arguments in (["-q", 7, "-t", 5], ["-l", 4], ["-Q", 16], ["-Q", 16, "-t", 16],
                       ["-q", 3, "-Q", 5], ["-I", 64, "-s", 64],
                       ["-I", 256, "-s", 256, "-Q", 4],
-                      ["-t", 1], ["--poll"], ["-F", "-e"], ["-S", 0], ["-x", 0],
+                      ["-t", 1], ["--poll"], ["-F", "-e"], ["-S", 0, "-i", 1], ["-x", 0],
                       ["--local", "10.66.0.2"],
                       ["-d", WORLD["b"].socket], ["--pattern", "random"], ["--skew", 1.2]):
         count, result = moved("rx_write", "-n", 203, *(arguments if "-s" in arguments else
                                                        arguments + ["-s", 100]))
         queues_used = arguments[1] if arguments[0] == "-q" else 1
         expect_equal([count, result["messages"]], [203 * queues_used] * 2, str(arguments))
+    for operation in ("read", "atomic", "mixed"):
+        expect_equal(measured(operation, "-n", 300, "-o", 1)["messages"], 300, f"{operation} -o 1")
     before = received()["rx_write"]
     result = measured("-q", 3, "-Q", 5, "-D", 0.2, "-s", 100)
     expect_equal(received()["rx_write"] - before, result["messages"], "by time, moderated")
@@ -358,7 +361,9 @@ def refusals():
             (["--rate_limit", 0], "--rate_limit 0"), (["--skew", "-1"], "--skew -1"),
             (["-A", "ADD"], "CMP_AND_SWAP"), (["-c", "XRC"], "RC, UC or UD"),
             (["-c", "UC"], "RC only"),
-            (["-S", 3], "priority"), (["-m", 1024], "`mtu`"), (["-I", 257], "--inline_size 257"),
+            (["-S", 3], "priority"), (["-i", 2], "--local"),
+            (["-o", 17], "--outs 17"), (["write", "-o", 2], "--outs has no meaning"),
+            (["-m", 1024], "`mtu`"), (["-I", 257], "--inline_size 257"),
             (["-x", 9], "the daemon has 1 addresses"), (["--local", "x"], "an IP address"),
             (["--export", "10.66.0.1"], "ADDRESS:PORT"), (["send"], "sends"), (["-b"], "sends"),
             (["atomic", "-s", 16], "atomics have 8 bytes"),
