@@ -291,7 +291,7 @@ static bool end_region(struct race *r, uint32_t region)
 static uint32_t new_segment(struct race *r, uint64_t cookie)
 {
 	int fd = memfd_create("oriel-stress", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	uint32_t segment;
+	uint32_t segment = 0;
 
 	if (fd < 0 || ftruncate(fd, SIZE) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) < 0 ||
