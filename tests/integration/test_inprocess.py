@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 
 import rig
 from rig import Daemon, Process, Target, expect, expect_equal, test
@@ -116,6 +117,25 @@ def perf():
         "--verify", "-n", "2000", "-s", "4096", "write"])
     expect_equal(process.wait(60), 0, process.log())
     InProcess.socket = PREFIX + config()
+
+
+@test("in-process: oriel-perf as perftest's server, of each kind, and as its client")
+def perftest():
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    # The same adapter each time, so that the daemon need not find out who has the address now.
+    own = PREFIX + config(rig.memif("link", "client") + ",mac=02:00:00:00:66:02")
+    for words in ("write_bw", "read_bw -R", "send_lat"):
+        words = words.split() + ["-n", "200", "-s", "4096"]
+        for sockets, address in (([World.daemon.socket, own], "10.66.0.1"),
+                                 ([own, World.daemon.socket], "10.66.0.2")):
+            ends = []
+            for socket, host in zip(sockets, ([], [address if "-R" in words else "localhost"])):
+                ends.append(Process("oriel-perf", [rig.program("oriel-perf"), *words, *host],
+                                    environment={"ORIEL_SOCKET": socket}))
+            for end in ends:
+                expect_equal(end.wait(), 0, f"{words}: {end.log()}")
+    InProcess.socket = PREFIX + config()
+    World.daemon.expect_counts(World.baseline)
 
 
 @test("in-process: an oriel-target serves from its own process")
