@@ -11,6 +11,7 @@
 #include "oriel-flood/flood.h"
 
 #define SHAPE_BUFFERS 4095u
+#define LARGE_BUFFERS 1023u /* of more than 2 KiB */
 #define SHAPE_CACHE   256u
 #define IMAGE_MAX     (4096u + FRAME_OVERHEAD_MAX)
 
@@ -175,8 +176,8 @@ static bool shape_create(struct flood *f, enum flood_place place, uint32_t paylo
 	fill_differences(shape);
 	room = RTE_PKTMBUF_HEADROOM + RTE_MAX(shape->length, ETHER_MINIMUM);
 	snprintf(name, sizeof(name), "flood_%u", place);
-	shape->pool = rte_pktmbuf_pool_create(name, SHAPE_BUFFERS, SHAPE_CACHE, 0, (uint16_t)room,
-					      SOCKET_ID_ANY);
+	shape->pool = rte_pktmbuf_pool_create(name, room > 2048 ? LARGE_BUFFERS : SHAPE_BUFFERS,
+					      SHAPE_CACHE, 0, (uint16_t)room, SOCKET_ID_ANY);
 	if (!shape->pool)
 		return false;
 	rte_mempool_obj_iter(shape->pool, buffer_fill, shape);

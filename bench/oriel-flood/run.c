@@ -8,7 +8,7 @@
 #define SCAN_MS       20u  /* between two looks for queue pairs that stand still */
 #define STILL_MS      100u /* a queue pair without progress goes back after */
 #define TRIES         8u   /* queue pairs looked at for one that may send */
-#define DRAIN_SECONDS 2.0
+#define DRAIN_SECONDS 10.0
 #define SEARCH_STEPS  10u
 #define CHECK_EVERY   16u
 #define READS_MAX     16u

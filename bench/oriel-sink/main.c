@@ -42,9 +42,11 @@ static const char usage[] =
 	"  -m, --path-mtu N     256 to 4096 (default 1024)\n"
 	"      --receive BYTES  post receives of that size (default: none)\n"
 	"      --churn          bind and invalidate further windows as fast as can be\n"
+	"      --progress       ten times a second: when it is, and how many binds there were\n"
 	"      --seconds N      end by itself\n"
 	"      --version, -h, --help\n\n"
-	"The daemon is found through $ORIEL_SOCKET, else /run/oriel/ndk.sock.\n";
+	"The daemon is found through $ORIEL_SOCKET, else /run/oriel/ndk.sock. With\n"
+	"in-process:FILE instead of a socket there is none.\n";
 
 struct options {
 	struct sockaddr_storage peer;
@@ -52,7 +54,7 @@ struct options {
 	uint32_t qps, windows, path_mtu, receive;
 	uint64_t size, memory;
 	double seconds;
-	bool churn;
+	bool churn, progress;
 };
 
 struct sink {
@@ -444,8 +446,16 @@ static void serve(struct sink *sink)
 	const double start = seconds_now();
 	const double end = sink->options.seconds > 0 ? start + sink->options.seconds : 1e300;
 
-	while (!stop && seconds_now() < end) {
+	double now, next = start;
+
+	while (!stop && (now = seconds_now()) < end) {
 		bool busy = take_results(sink);
+
+		if (sink->options.progress && now >= next) {
+			printf("%.3f %" PRIu64 "\n", now, sink->binds);
+			fflush(stdout);
+			next = now + 0.1;
+		}
 
 		busy |= OrielProgress(sink->adapter) != 0;
 		if (sink->options.churn)
@@ -497,6 +507,7 @@ enum {
 	OPTION_MEMORY,
 	OPTION_RECEIVE,
 	OPTION_CHURN,
+	OPTION_PROGRESS,
 	OPTION_SECONDS,
 	OPTION_VERSION
 };
@@ -554,6 +565,7 @@ static bool take_option(int option, struct options *o)
 	case 'm': return take_small("path-mtu", 256, 4096, &o->path_mtu);
 	case OPTION_RECEIVE: return take_small("receive", 1, 1u << 20, &o->receive);
 	case OPTION_CHURN: o->churn = true; return true;
+	case OPTION_PROGRESS: o->progress = true; return true;
 	case OPTION_SECONDS:
 		if (!take_number("seconds", 1, 86400, &number))
 			return false;
@@ -577,6 +589,7 @@ static bool parse(int argc, char *argv[], struct options *o)
 		{ "path-mtu", required_argument, NULL, 'm' },
 		{ "receive", required_argument, NULL, OPTION_RECEIVE },
 		{ "churn", no_argument, NULL, OPTION_CHURN },
+		{ "progress", no_argument, NULL, OPTION_PROGRESS },
 		{ "seconds", required_argument, NULL, OPTION_SECONDS },
 		{ "version", no_argument, NULL, OPTION_VERSION },
 		{ "help", no_argument, NULL, 'h' },

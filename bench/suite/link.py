@@ -102,6 +102,46 @@ class Orield:
         self.world.stop(self.server)
 
 
+class InProcess:
+    """An oriel-sink with the data plane in its process, on the worker's core, for one run each."""
+
+    mtu = 1500
+    link = "in-process"
+
+    def __init__(self, world):
+        self.world = world
+        if not os.path.exists(f"{world.build}/app/libndk-inprocess.so"):
+            raise Failed("this build has no libndk-inprocess.so")
+        self.config = write_file("in-process.conf", CONFIG.format(
+            workers=world.cores.worker, control=world.cores.worker, socket=f"{WORK}/none",
+            idle="busy", hugepages="no", more="", device=memif(self.link, "server"),
+            address=THEIRS, mtu=self.mtu))
+
+    def churn(self, *arguments):
+        """Messages, and binds while they came, a second."""
+        table = f"{WORK}/in-process.table"
+        sink = self.world.serve(
+            "in-process",
+            [self.world.program("oriel-sink"), "--peer", OURS, "--table", table, "-q", "8", "-w",
+             "1", "--churn", "--progress"], self.world.cores.worker, "",
+            {"ORIEL_SOCKET": f"in-process:{self.config}"})
+        try:
+            until(lambda: os.path.exists(f"{WORK}/{self.link}.memif") or sink.popen.poll()
+                  is not None, lambda: f"no link: {sink.log()}")
+            report = checked(run_json(flood_command(self.world, self, "--table", table, "--json",
+                                                    *arguments)))
+            end = time.monotonic()
+        finally:
+            self.world.stop(sink)
+        counts = [(float(when), int(binds)) for when, binds in
+                  (line.split() for line in sink.log().splitlines() if line[:1].isdigit())
+                  if end - self.world.seconds <= float(when) <= end - 0.15]
+        if len(counts) < 2:
+            raise Failed(f"oriel-sink did not count: {sink.log()[-300:]}")
+        (first, before), (last, after) = counts[0], counts[-1]
+        return {"messages": rate(report), "binds": (after - before) / (last - first)}
+
+
 class Testpmd:
     """DPDK's own forwarder on a memif: the bare link."""
 

@@ -17,7 +17,7 @@ STATE = os.environ.get("ORIEL_GUEST_DIR", "/var/tmp/oriel-bench")
 OTHERS = "/var/tmp/oriel-interop"  # the interop suite's, which may have the kernel already
 REASON = "ORIEL_BENCH_NO_GUESTS"
 DRIVERS = "/usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0"
-LOADED = ["librte_net_af_packet.so.23", "librte_mempool_ring.so.23", "librte_bus_vdev.so.23"]
+LOADED = ["librte_net_af_packet.so.23", "librte_mempool_ring.so.23"]  # and what these need
 ADDRESS = {"rxe": "10.77.0.2", "oriel": "10.77.0.13", "client": "10.77.0.4"}
 GUESTS = {"rxe": "10.77.0.2", "oriel": "10.77.0.3", "client": "10.77.0.4"}  # of their kernels
 GENERATOR = "10.77.0.1"
@@ -80,19 +80,8 @@ class GuestsPart(Part):
         bridge()
         for name in GUESTS:
             self.boot(name)
-        self.guest("rxe", "(stock-export 7471 >/tmp/log 2>&1 </dev/null &) ; sleep 1; cat /tmp/log")
-        loaded = " ".join(f"-d /usr/bin/{library}" for library in LOADED)
-        library = "LD_LIBRARY_PATH=/usr/bin"
-        self.guest("oriel", "mkdir -p /var/run; "
-                   f"printf '{escaped(CONFIG)}' >/tmp/d.conf; "
-                   f"printf '{escaped(TARGET)}' >/tmp/t.conf; "
-                   f"(orield --config /tmp/d.conf -- {loaded} >/tmp/log 2>&1 </dev/null &) ; "
-                   "for i in $(seq 60); do grep -q ready /tmp/log && break; sleep 0.5; done; "
-                   f"({library} oriel-target --config /tmp/t.conf >>/tmp/log 2>&1 </dev/null &) ; "
-                   "for i in $(seq 30); do grep -q serving /tmp/log && break; sleep 0.5; done; "
-                   "cat /tmp/log; grep -q serving /tmp/log")
-        self.pause_all()
-
+            self.serve(name)
+            os.kill(self.pid(name), signal.SIGSTOP)
     def measures(self):
         return [Measure(f"guest_{name}", self.keys, lambda name=name: self.flood(name))
                 for name in ("rxe", "oriel")] + \
@@ -134,6 +123,20 @@ class GuestsPart(Part):
             self.world.cores.generator, timeout=150, environment={"ORIEL_GUEST_DIR": STATE})
         self.running.append(name)
 
+    def serve(self, name):
+        """What the generator finds in it."""
+        if name == "rxe":
+            self.guest(name, "(stock-export 7471 >/tmp/log 2>&1 </dev/null &) ; "
+                       f"{said('serving')}")
+        elif name == "oriel":
+            loaded = " ".join(f"-d /usr/bin/{library}" for library in LOADED)
+            self.guest(name, f"mkdir -p /var/run; printf '{escaped(CONFIG)}' >/tmp/d.conf; "
+                       f"printf '{escaped(TARGET)}' >/tmp/t.conf; "
+                       f"(orield --config /tmp/d.conf -- {loaded} >/tmp/log 2>&1 </dev/null &) ; "
+                       f"{said('ready')}")
+            self.guest(name, "(LD_LIBRARY_PATH=/usr/bin oriel-target --config /tmp/t.conf "
+                       f">>/tmp/log 2>&1 </dev/null &) ; {said('serving')}")
+
     def guest(self, name, line, timeout=60):
         return run([HARNESS, "exec", "--timeout", str(timeout), name, line], timeout=timeout + 20,
                    environment={"ORIEL_GUEST_DIR": STATE})
@@ -141,10 +144,6 @@ class GuestsPart(Part):
     def pid(self, name):
         with open(f"{STATE}/guest-{name}.pid", encoding="ascii") as file:
             return int(file.read().split()[0])
-
-    def pause_all(self):
-        for name in self.running:
-            os.kill(self.pid(name), signal.SIGSTOP)
 
     @contextlib.contextmanager
     def awake(self, *names):
@@ -160,6 +159,12 @@ class GuestsPart(Part):
         for name in self.running:
             with contextlib.suppress(OSError, ValueError):
                 os.kill(self.pid(name), signal.SIGKILL)
+
+
+def said(text):
+    """Shell: waits until the log has it, and shows the log when it never does."""
+    return (f"for i in $(seq 80); do grep -q {text} /tmp/log && exit 0; sleep 0.5; done; "
+            "cat /tmp/log; exit 1")
 
 
 def escaped(text):

@@ -2,7 +2,7 @@
 """P1 to P4, P6, P9: one worker behind a memif, beside testpmd behind another."""
 import time
 
-from .link import Orield, Testpmd, memory_speeds, rate
+from .link import InProcess, Orield, Testpmd, memory_speeds, rate
 from .samples import Measure, Part
 from .world import awake
 
@@ -56,6 +56,8 @@ class LinkPart(Part):
             Measure("turn_macswap", {"P4"}, self.turn_macswap),
             Measure("turn_adaptive", {"P4", "idle"}, self.turn_adaptive),
             Measure("churn", {"P6"}, self.churn),
+            Measure("churn_in_process", {"P6"},
+                    lambda: InProcess(self.world).churn(*WRITES)),
             Measure("binds", {"P9"},
                     lambda: self.orield.binds_per_second("churn", 2 * self.world.seconds)),
             Measure("idle_busy", {"idle"}, lambda: self.idle(self.orield)),

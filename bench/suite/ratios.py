@@ -55,14 +55,25 @@ def large_bound(samples):
                 1 / samples.median("large_link"))
 
 
-def bound_each(samples):
+def bound_each(samples, figure):
     """So many messages a second had a window of their own bound and invalidated."""
-    pairs = zip(samples.values["churn.messages"], samples.values["churn.binds"],
+    pairs = zip(samples.values[f"{figure}.messages"], samples.values[f"{figure}.binds"],
                 samples.values["write64"])
     ratios = sorted(min(m, b) / w for m, b, w in pairs if None not in (m, b, w))
     if not ratios:
-        raise Failed(samples.why("churn"))
+        raise Failed(samples.why(figure))
     return ratios[len(ratios) // 2]
+
+
+def bound_each_best(samples):
+    """By a client in the worker's process, or by one that shares the generator's processor."""
+    found = []
+    for figure in ("churn_in_process", "churn"):
+        if samples.good(f"{figure}.binds"):
+            found.append(bound_each(samples, figure))
+    if not found:
+        raise Failed(samples.why("churn"))
+    return max(found)
 
 
 def ratio(above, below):
@@ -97,7 +108,10 @@ RATIOS = [
               "queue pairs": ratio("scale_qps10000", "scale_one"),
               "windows": ratio("scale_windows1000000", "scale_one")}),
     Ratio("P6", "P1 with a window bound and invalidated for each message / P1",
-          {"ratio": (">=", 0.20)}, ["churn", "write64"], {"ratio": bound_each}),
+          {"ratio": (">=", 0.20)}, ["churn", "write64"], {
+              "ratio": bound_each_best,
+              "client in the worker's process": lambda s: bound_each(s, "churn_in_process"),
+              "client on the generator's processor": lambda s: bound_each(s, "churn")}),
     Ratio("P7", "oriel-perf / ucx_perftest over TCP loopback",
           {"8 B writes": (">=", 20), "64 KiB writes": (">=", 3), "64 KiB reads": (">=", 3),
            "latency": ("<=", 0.2)}, ["perf", "ucx", "fabric"], {

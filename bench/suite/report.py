@@ -6,6 +6,8 @@ import time
 
 from .ratios import RATIOS
 
+NOT_ASKED = "not asked for (--only)"
+
 
 def collect(args, machine, noise, samples, seconds):
     results = {"when": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
@@ -14,7 +16,7 @@ def collect(args, machine, noise, samples, seconds):
     for ratio in RATIOS:
         results[ratio.key] = ratio.result(samples)
         if ratio.key not in args.keys:
-            results[ratio.key]["reason"] = "not asked for (--only)"
+            results[ratio.key]["reason"] = NOT_ASKED
         elif results[ratio.key]["value"] is None:
             for keys, reason in samples.missing:
                 if ratio.key in keys:
@@ -79,6 +81,8 @@ def table(results):
     lines = ["| # | what | value | goal | met |", "| --- | --- | ---: | --- | --- |"]
     for ratio in RATIOS:
         result = results[ratio.key]
+        if result["reason"] == NOT_ASKED:
+            continue
         title = result["title"]
         for name, value in result["values"].items():
             met = result["met"][name]
