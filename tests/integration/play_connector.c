@@ -227,6 +227,24 @@ static void connector_limits(struct end *a, struct end *b)
 	complete_and_talk(&server, a, connector, qp, 0);
 }
 
+/* A host that is not there, then one that is: the same connector. */
+static void connector_nobody(struct end *a, struct end *b)
+{
+	struct sockaddr_storage nobody = b->address;
+	NDK_CONNECTOR *connector = create_connector(a);
+	NDK_QP *qp = create_qp(a, NULL);
+	struct server server;
+
+	serve(&server, b, 1);
+	/* The last byte of the address: that of 10.66.0.2, or of fd66::2. */
+	((uint8_t *)&nobody)[nobody.ss_family == AF_INET6 ? 23 : 7] = 77;
+	set_port(&nobody, PORT);
+	expect_status(connect_with(&server, a, connector, qp, &nobody, 0), STATUS_HOST_UNREACHABLE,
+		      "nobody is there");
+	SUCCEEDS(connect_to(&server, a, connector, qp, NULL, 0, PORT));
+	complete_and_talk(&server, a, connector, qp, 0);
+}
+
 /* Both ends ask at the same time, each from the port at which the other listens for it. */
 static void connector_crossing(struct end *a, struct end *b)
 {
@@ -264,6 +282,7 @@ const struct scene connector_scenes[] = {
 	{ "connector-ignored", connector_ignored },
 	{ "connector-limits", connector_limits },
 	{ "connector-rejects", connector_rejects },
+	{ "connector-nobody", connector_nobody },
 	{ "connector-retries", connector_retries },
 	{ "connector-twice", connector_twice },
 	{ NULL, NULL },

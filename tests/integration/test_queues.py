@@ -215,6 +215,11 @@ def connector_retries():
     play("connector-retries", six=True)
 
 
+@test("NdkConnect: a host that is not there, then one that is, with the same connector")
+def connector_nobody():
+    play("connector-nobody")
+
+
 @test("NdDualConnection, NdDualListen: what is in use is refused, and as it was")
 def connector_twice():
     play("connector-twice")
