@@ -87,6 +87,29 @@ static void endpoint_closes(struct end *a, struct end *b)
 	SUCCEEDS(create_endpoint(a, 4000, &endpoint));
 }
 
+/* Every port from 49152 on is taken: the next to ask for any is told so. */
+static void endpoint_ports(struct end *a, struct end *b)
+{
+	static uint8_t seen[65536];
+	NDK_SHARED_ENDPOINT *endpoint, *last = NULL;
+	NTSTATUS status;
+	unsigned int count = 0;
+
+	while (NT_SUCCESS(status = create_endpoint(a, 0, &endpoint))) {
+		uint16_t port = endpoint_port(endpoint);
+
+		DEMAND(port >= 49152 && !seen[port]++, "port %u", port);
+		last = endpoint;
+		count++;
+	}
+	expect_status(status, STATUS_TOO_MANY_ADDRESSES, "one more");
+	DEMAND(count == 65536 - 49152, "%u ports", count);
+	expect_status(listen_at(a, create_listener(a, &(struct server){ .end = a }), 0),
+		      STATUS_TOO_MANY_ADDRESSES, "listen");
+	close_object(a, &last->Header);
+	SUCCEEDS(create_endpoint(a, 0, &endpoint));
+}
+
 /* --- listeners ------------------------------------------------------------------------------- */
 
 /* A closed listener refuses at once, and its address is free when its connectors are gone. */
@@ -137,7 +160,11 @@ static void listener_paused(struct end *a, struct end *b)
 }
 
 const struct scene connect_scenes[] = {
-	{ "endpoint-shared", endpoint_shared }, { "endpoint-conflicts", endpoint_conflicts },
-	{ "endpoint-closes", endpoint_closes }, { "listener-closes", listener_closes },
-	{ "listener-paused", listener_paused }, { NULL, NULL },
+	{ "endpoint-shared", endpoint_shared },
+	{ "endpoint-conflicts", endpoint_conflicts },
+	{ "endpoint-closes", endpoint_closes },
+	{ "endpoint-ports", endpoint_ports },
+	{ "listener-closes", listener_closes },
+	{ "listener-paused", listener_paused },
+	{ NULL, NULL },
 };

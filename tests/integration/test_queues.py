@@ -194,6 +194,11 @@ def endpoint_closes():
     plays("endpoint-closes", "listener-closes")
 
 
+@test("STATUS_TOO_MANY_ADDRESSES: all ports from 49152 on are taken")
+def endpoint_ports():
+    play("endpoint-ports")
+
+
 @test("NdkControlConnectEvents: a paused listener is as good as none, and keeps its address")
 def listener_paused():
     play("listener-paused")

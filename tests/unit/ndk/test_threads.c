@@ -125,6 +125,58 @@ Test(threads, four_post_and_four_poll)
 	rig_close(&crowd.rig);
 }
 
+static void *be_daemon(void *argument)
+{
+	struct crowd *crowd = argument;
+
+	while (!__atomic_load_n(&crowd->stop, __ATOMIC_ACQUIRE)) {
+		fake_step(&crowd->rig.fake);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* NDKPI does not promise that a flush waits for posts: both at once, and each request comes once.
+ */
+
+static void *flush_again_and_again(void *argument)
+{
+	struct crowd *crowd = argument;
+
+	while (__atomic_load_n(&crowd->posted, __ATOMIC_RELAXED) < TOTAL) {
+		NdkFlush(crowd->rig.qp);
+		sched_yield();
+	}
+	return NULL;
+}
+
+Test(threads, a_flush_beside_posts_loses_nothing)
+{
+	static struct crowd crowd;
+	struct member posters[THREADS], pollers[THREADS];
+	pthread_t worker, daemon, flusher;
+
+	rig_connected(&crowd.rig);
+	cr_assert_eq(pthread_create(&worker, NULL, be_worker, &crowd), 0);
+	cr_assert_eq(pthread_create(&daemon, NULL, be_daemon, &crowd), 0);
+	start(&crowd, pollers, poll_results);
+	start(&crowd, posters, post_requests);
+	cr_assert_eq(pthread_create(&flusher, NULL, flush_again_and_again, &crowd), 0);
+	while (__atomic_load_n(&crowd.posted, __ATOMIC_RELAXED) < TOTAL)
+		if (!OrielProgress(crowd.rig.adapter))
+			sched_yield();
+	join(posters);
+	pthread_join(flusher, NULL);
+	NdkFlush(crowd.rig.qp);
+	join(pollers);
+	__atomic_store_n(&crowd.stop, true, __ATOMIC_RELEASE);
+	pthread_join(worker, NULL);
+	pthread_join(daemon, NULL);
+	for (uint32_t i = 0; i < TOTAL; i++)
+		cr_assert_eq(crowd.seen[i], 1, "request %u came %u times", i, crowd.seen[i]);
+	rig_close(&crowd.rig);
+}
+
 /* Threads that ask while another drives progress: each request completes once. */
 
 static void count_created(PVOID context, NTSTATUS status, NDK_OBJECT_HEADER *object)
@@ -144,17 +196,6 @@ static void *create_objects(void *argument)
 		cr_assert_eq(
 			NdkCreatePd(member->crowd->rig.adapter, count_created, member->crowd, NULL),
 			STATUS_PENDING);
-	return NULL;
-}
-
-static void *be_daemon(void *argument)
-{
-	struct crowd *crowd = argument;
-
-	while (!__atomic_load_n(&crowd->stop, __ATOMIC_ACQUIRE)) {
-		fake_step(&crowd->rig.fake);
-		sched_yield();
-	}
 	return NULL;
 }
 
