@@ -234,12 +234,12 @@ def verified():
 
 @test("--verify of many and long READs takes no more memory than it has")
 def verified_much():
-    results = json.loads(good("--verify", "read", "-a", "-n", 20, "--json"))["results"]
+    results = json.loads(good("--verify", "read", "-a", "-n", 5, "--json"))["results"]
     expect_equal(len(results), 20, "sizes")
     for result in results:
-        expect(result["verified_bytes"] >= 20 * result["bytes"], f"{result}")
-    result = measured("--verify", "read", "-q", 16, "-s", 300000, "-n", 30)
-    expect(result["verified_bytes"] >= 16 * 30 * 300000, f"{result}")
+        expect(result["verified_bytes"] >= 5 * result["bytes"], f"{result}")
+    result = measured("--verify", "read", "-q", 16, "-s", 300000, "-n", 5)
+    expect(result["verified_bytes"] >= 16 * 5 * 300000, f"{result}")
 
 
 @test("--verify sees bytes that another client has written meanwhile, and counters that it moved")
