@@ -5,12 +5,17 @@
 /* Requests of this end that its peer would refuse, or might. */
 static bool may_be_refused(const struct end *end)
 {
-	if (end->fault && fault_async(end->fault->fault))
+	if (end->greedy || (end->fault && fault_async(end->fault->fault)))
 		return true;
 	for (uint32_t i = end->oldest; i != end->tail; i++)
 		if (end->op[i % SIM_RING]->may_fail)
 			return true;
 	return false;
+}
+
+static bool op_returns(const struct op *op)
+{
+	return op->kind == KIND_READ || op->kind == KIND_FETCH_ADD || op->kind == KIND_CMP_SWAP;
 }
 
 static bool peer_is_dead(const struct end *end)
@@ -72,8 +77,7 @@ static bool cancel_possible(const struct end *end)
  */
 static bool later_refused(const struct end *end, const struct op *op, int32_t status)
 {
-	if (end->pair->troubles == 0 ||
-	    (op->kind != KIND_READ && op->kind != KIND_FETCH_ADD && op->kind != KIND_CMP_SWAP))
+	if (end->pair->troubles == 0 || !op_returns(op))
 		return false;
 	for (uint32_t i = op->number + 1; i != end->tail; i++) {
 		const struct op *later = end->op[i % SIM_RING];
@@ -81,6 +85,8 @@ static bool later_refused(const struct end *end, const struct op *op, int32_t st
 		if (later->fault && fault_leaves(later->fault) && later->status == status)
 			return true;
 		if (later->may_fail && status == NT_ACCESS_VIOLATION)
+			return true;
+		if (end->greedy && op_returns(later) && status == NT_DATA_ERROR)
 			return true;
 	}
 	return false;
@@ -114,6 +120,8 @@ void judge_failure(struct end *end, struct op *op, int32_t status)
 		statistics->revoked_in_use++;
 		return;
 	}
+	if (status == NT_DATA_ERROR && end->greedy && op_returns(op))
+		return;
 	if (later_refused(end, op, status))
 		return;
 	sim_fail(end->pair->world,

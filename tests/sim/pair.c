@@ -84,6 +84,11 @@ static void draw_path(struct pair *pair)
 		c->remote_qpn = end->peer->number;
 		c->max_reads_in =
 			(uint8_t)rng_between(rng, end->peer->connection.max_reads_out, 16);
+		/* Two that have not agreed: the responder refuses what is too much. */
+		if (end->pair->world->config.faults && rng_percent(rng, 4)) {
+			c->max_reads_in = (uint8_t)rng_below(rng, c->max_reads_in + 1u);
+			end->peer->greedy = c->max_reads_in < end->peer->connection.max_reads_out;
+		}
 	}
 }
 

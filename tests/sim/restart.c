@@ -110,6 +110,7 @@ static void resume_end(struct end *end)
 		transport_flush(transport, end->index, now);
 	if (qp_get_state(end->host->shared, end->index) != QP_ERROR)
 		end->nak_taken = false;
+	end->accepted = end->finished;
 	end->rnr_until = 0;
 	end->rnr_waits = false;
 	end->restarts++;

@@ -202,6 +202,7 @@ struct message {
 	uint32_t op;
 	uint8_t kind;
 	bool answered; /* READ: at all; up to which response last */
+	bool done;     /* and all of it, once */
 	uint32_t response;
 	uint64_t sent_at; /* its first packet, or where it was gone back to */
 };
@@ -259,6 +260,10 @@ struct end {
 	bool rnr_blind;         /* whether it heeds them cannot be said */
 	uint32_t rnr_psn, rnrs; /* RNR NAKs that have come for this PSN */
 	uint64_t rnr_until;     /* that PSN is not sent before */
+
+	/* READs and atomics: it may have more outstanding than its peer keeps. */
+	bool greedy;
+	uint32_t accepted, finished; /* of its peer's */
 
 	/* Its end. */
 	struct op *fault;      /* the wrong request that was posted here */
@@ -442,12 +447,17 @@ void sim_log(struct world *world, const char *format, ...) __attribute__((format
 
 void world_run(struct world *world);
 
+/* --- turn.c ---------------------------------------------------------------- */
+
+/* Receives what has arrived, polls, reports quiescence. How much was done. */
+unsigned int worker_turn(struct sim_worker *worker);
+/* Some worker has not run since its daemon adopted the arena: not all may be shown. */
+bool host_is_fresh(const struct host *host);
+
 /* --- host.c ---------------------------------------------------------------- */
 
 void host_create(struct world *world, unsigned int number);
 void host_destroy(struct host *host);
-/* Receives what has arrived, polls, reports quiescence. How much was done. */
-unsigned int worker_turn(struct sim_worker *worker);
 /* What the control core tells the transport of a new process. */
 void host_set_congestion(struct host *host);
 void host_start_worker(struct sim_worker *worker, bool adopted);
@@ -462,8 +472,6 @@ void token_list_add(struct token_list *list, uint32_t token);
 /* The end that has this queue pair, by index or by number; NULL: none has. */
 struct end *host_find_index(struct host *host, uint32_t index);
 struct end *host_find_number(struct host *host, uint32_t number);
-/* Some worker has not run since its daemon adopted the arena: not all may be shown. */
-bool host_is_fresh(const struct host *host);
 struct sim_buffer *buffer_take(struct world *world);
 void buffer_return(struct world *world, struct sim_buffer *buffer);
 
@@ -511,6 +519,7 @@ void witness_posted(struct end *end, struct op *op);
 void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 		  const struct frame_facts *facts);
 /* An RNR NAK reaches this end. */
+void witness_accepted(struct end *end, uint64_t count);
 void witness_rnr(struct end *end, uint32_t psn, uint8_t code);
 
 /* --- model.c --------------------------------------------------------------- */

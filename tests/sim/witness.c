@@ -350,17 +350,21 @@ static void check_first(const struct end *sender, const struct frame_facts *fact
 
 static void check_response(struct end *sender, const struct frame_facts *facts)
 {
-	const struct end *requester = sender->peer;
+	struct end *requester = sender->peer;
 	const uint32_t number = find_message(requester, facts->psn), mtu = sender->pair->mtu;
 	const bool atomic = facts->opcode == 0x12;
-	const struct message *message;
+	struct message *message;
 	uint32_t packet;
 	bool last;
 
 	if (number == 0)
 		complain(sender, facts, "the PSN of a request", facts->psn, requester->next_psn);
-	message = message_at(requester, number);
+	message = &requester->message[(number - 1) % SIM_MESSAGES];
 	packet = (facts->psn - message->psn) % PSNS;
+	if (!message->done && packet + 1 == message->packets) {
+		message->done = true;
+		sender->finished++;
+	}
 	if (!kind_returns(message->kind) || (message->kind != KIND_READ) != atomic)
 		complain(sender, facts, "the kind of the request", message->kind, KIND_READ);
 	if (facts->opcode != 0x0e)
@@ -369,7 +373,7 @@ static void check_response(struct end *sender, const struct frame_facts *facts)
 		check_msn(sender, facts, number, requester->messages);
 	if (atomic)
 		return;
-	check_first(sender, facts, &sender->peer->message[(number - 1) % SIM_MESSAGES]);
+	check_first(sender, facts, message);
 	check_alive(sender, facts, message);
 	last = facts->opcode == 0x0f || facts->opcode == 0x10;
 	need(sender, facts, "being the last", last, packet + 1 == message->packets);
@@ -488,6 +492,19 @@ void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 		check_ack(sender, facts);
 	else
 		check_nak(sender, facts);
+}
+
+/* So many READs and atomics were taken at once, and no more than agreed wait for their answer. */
+void witness_accepted(struct end *end, uint64_t count)
+{
+	/* Those that had to wait behind something were not counted as they came. */
+	if ((int32_t)(end->accepted - end->finished) < 0)
+		end->accepted = end->finished;
+	end->accepted += (uint32_t)count;
+	if (end->accepted - end->finished > end->connection.max_reads_in)
+		sim_fail(end->pair->world, "pair %u end %u: %u READs and atomics wait, %u may",
+			 end->pair->number, end->side, end->accepted - end->finished,
+			 end->connection.max_reads_in);
 }
 
 /* --- RNR NAKs -------------------------------------------------------------- */

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A worker's turn: what has arrived, what moves, the transport's poll; and what each changes. */
+#include "loose.h"
+#include "peek.h"
+#include "sim.h"
+
+/* A refusal that arrives ends the queue pair at once: with its own status and no other. */
+static void watch_fatal_nak(struct sim_worker *worker, const struct wire_view *view, bool fatal,
+			    bool after)
+{
+	struct end *end = fatal ? host_find_number(worker->host, view->qpn) : NULL;
+
+	if (end == NULL)
+		return;
+	if (!after && qp_get_state(worker->host->shared, end->index) == QP_RTS)
+		/* It may refuse a late copy of a READ that was answered before its window died. */
+		end->nak_taken |= !peek_is_ghost(&end->host->arena, end->index, view->psn);
+	else if (after && end->nak_taken &&
+		 qp_get_state(worker->host->shared, end->index) != QP_ERROR)
+		sim_fail(worker->host->world, "host %u: queue pair %#x lives on after a NAK %#x",
+			 worker->host->number, end->number, view_aeth(view)->syndrome);
+}
+
+/* Where daemons die, they do so now and then while they refuse something. */
+static bool refusal_begins(const struct end *end, const struct wire_view *view)
+{
+	const struct op *op = end->peer->fault;
+
+	return end->pair->world->config.restart_every_us && op && fault_async(op->fault) &&
+	       (view->op->flags & OPF_REQUEST) && (view->psn - op->psn) % 0x1000000 < op->packets;
+}
+
+static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buffer,
+			 const struct wire_view *view)
+{
+	struct end *end = host_find_number(worker->host, view->qpn);
+	struct loose_end *loose = end ? NULL : loose_find(worker->host, view->qpn);
+
+	if (loose)
+		loose->frames_come++;
+	if (end == NULL)
+		return;
+	if (refusal_begins(end, view) && rng_percent(&end->pair->world->schedule, 25))
+		end->host->stores_left = rng_between(&end->pair->world->schedule, 1, 300);
+	end->arrival = end->pair->world->now;
+	/* Neither is under the ICRC: a bit that turned over is a mark like another. */
+	end->marks += (view->traffic_class & 3) == 3 || view->fecn;
+	if (buffer->rnr && !buffer->future)
+		witness_rnr(end, view->psn, view_aeth(view)->syndrome & 0x1f);
+	if ((view->opcode == 0x16 || view->opcode == 0x17) &&
+	    (end->inv_generation == 0 ||
+	     (view->psn - end->last_inv_psn - 1) % 0x1000000 < 0x7fffff)) {
+		end->last_inv_psn = view->psn;
+		window_note_turns(end->host, end->inv_turns, &end->inv_generation);
+	}
+}
+
+static uint64_t count_accepted(const struct sim_worker *worker)
+{
+	const struct transport_stats *stats = transport_get_stats(worker->transport);
+
+	return stats->rx_read + stats->rx_atomic;
+}
+
+/* Hands it to the transport, and notes what that changes. Whether it was kept. */
+static bool offer(struct sim_worker *worker, struct sim_buffer *buffer,
+		  const struct wire_view *view)
+{
+	struct world *world = worker->host->world;
+	struct end *end = host_find_number(worker->host, view->qpn);
+	struct pktbuf *keep = buffer->unkept ? NULL : &buffer->packet;
+	const uint32_t oldest = end ? peek_oldest(&worker->host->arena, end->index) : 0;
+	const uint64_t accepted = count_accepted(worker);
+	const bool kept = transport_receive(worker->transport, view, keep, world->now);
+
+	if (kept && keep == NULL)
+		sim_fail(world, "a frame was kept that must not be");
+	if (end == NULL)
+		return kept;
+	if (count_accepted(worker) != accepted)
+		witness_accepted(end, count_accepted(worker) - accepted);
+	if (oldest != peek_oldest(&worker->host->arena, end->index)) {
+		end->progressed = world->now;
+		end->rnr_since = false;
+		end->asks = 0;
+	}
+	end->rnr_since |= buffer->rnr;
+	return kept;
+}
+
+static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
+{
+	struct world *world = worker->host->world;
+	struct wire_view view = { 0 };
+	struct end *end;
+
+	if (!buffer->take && wire_parse(buffer->bytes, buffer->packet.length, &view) != WIRE_OK)
+		sim_fail(world, "a frame is good, and a moment later it is not");
+	if (move_receive(worker, buffer, view.qpn))
+		return;
+	if (wire_parse(buffer->bytes, buffer->packet.length, &view) == WIRE_OK && buffer->future) {
+		end = host_find_number(worker->host, view.qpn);
+		if (end)
+			forge_future(world, end, buffer);
+	}
+	/* It was looked at when it arrived. */
+	if (wire_parse(buffer->bytes, buffer->packet.length, &view) != WIRE_OK)
+		sim_fail(world, "a frame is good, and a moment later it is not");
+	watch_fatal_nak(worker, &view, buffer->fatal, false);
+	note_arrival(worker, buffer, &view);
+	if (offer(worker, buffer, &view))
+		return;
+	watch_fatal_nak(worker, &view, buffer->fatal, true);
+	buffer_return(world, buffer);
+}
+
+static unsigned int run_turn(struct sim_worker *worker)
+{
+	struct world *world = worker->host->world;
+	unsigned int done = 0;
+
+	worker->room = UINT32_MAX;
+	if (world->config.transmit_room)
+		worker->room = rng_below(&world->schedule, world->config.transmit_room + 1);
+	while (worker->arrived_head != worker->arrived_tail && done < 32) {
+		struct sim_buffer *buffer =
+			worker->arrived[worker->arrived_head++ & (worker->arrived_size - 1)];
+
+		receive_one(worker, buffer);
+		done++;
+	}
+	move_turn(worker);
+	move_return_flights(worker);
+	done += transport_poll(worker->transport, world->now);
+	/* All tails have been published again: only from now on arms are taken with cause. */
+	worker->host->generation += worker->fresh;
+	worker->fresh = false;
+	memory_quiescent(worker->host->memory, worker->number);
+	worker->turns++;
+	return done;
+}
+
+unsigned int worker_turn(struct sim_worker *worker)
+{
+	struct host *host = worker->host;
+	unsigned int done;
+
+	if (setjmp(host->death)) {
+		host_restart(host);
+		return 1;
+	}
+	host->in_turn = true;
+	stores_begin(host);
+	done = run_turn(worker);
+	stores_end();
+	host->in_turn = false;
+	return done;
+}
+
+bool host_is_fresh(const struct host *host)
+{
+	for (unsigned int i = 0; i < host->workers; i++)
+		if (host->worker[i].fresh)
+			return true;
+	return false;
+}
