@@ -251,7 +251,7 @@ uint32_t token_recycle(struct memory *memory, uint32_t index)
 	/* The window may be gone and even reused by now: it then names another slot. */
 	window_unbind(memory, slot->window, index);
 	token = token_next(memory, index);
-	if ((perm32_decrypt(memory->key, token) / (memory->slot_mask + 1)) % memory->lease == 0) {
+	if ((token_decrypt(memory, token) / (memory->slot_mask + 1)) % memory->lease == 0) {
 		token_retire(memory, index);
 		return 0;
 	}

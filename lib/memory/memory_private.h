@@ -136,6 +136,13 @@ static inline uint32_t token_decrypt(const struct memory *memory, uint32_t token
 	return (uint32_t)cached;
 }
 
+/* What a fresh token decrypts to is known before anybody asks. */
+static inline void token_remember(const struct memory *memory, uint32_t token, uint32_t counter)
+{
+	__atomic_store_n(&memory->token_cache[token % TOKEN_CACHE], (uint64_t)token << 32 | counter,
+			 __ATOMIC_RELAXED);
+}
+
 /* The slot that a token names, or 0. Says nothing about whether it is that token's now. */
 static inline uint32_t token_slot_index(const struct memory *memory, uint32_t token)
 {

@@ -21,11 +21,14 @@ uint32_t token_next(const struct memory *memory, uint32_t slot)
 	uint32_t counter = slot;
 
 	if (token != 0)
-		counter = perm32_decrypt(memory->key, token) + memory->slot_mask + 1;
+		counter = token_decrypt(memory, token) + memory->slot_mask + 1;
 	/* One number in 2^32 encrypts to 0: its slot skips that generation. */
 	token = perm32_encrypt(memory->key, counter);
-	if (token == 0)
-		token = perm32_encrypt(memory->key, counter + memory->slot_mask + 1);
+	if (token == 0) {
+		counter += memory->slot_mask + 1;
+		token = perm32_encrypt(memory->key, counter);
+	}
+	token_remember(memory, token, counter);
 	return token;
 }
 

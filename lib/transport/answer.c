@@ -6,6 +6,7 @@
  * The ring of resources is walked by `answered`; ACK or NAK come when it has caught up.
  * A duplicate READ or atomic sets the ring's entry to be sent anew and the walk back to it.
  */
+#include "memory/access.h"
 #include "transport/private.h"
 
 /* --- duplicates ----------------------------------------------------------------------- */
@@ -206,9 +207,9 @@ static bool send_read_response(struct transport *t, struct qp *qp,
 	if (!frame_open(t, qp, &frame, &head, length))
 		return false;
 	if (length) {
-		reason = memory_access(t->shared->memory, &who, resource->token,
-				       resource->address + offset, length, RIGHT_REMOTE_READ,
-				       &access);
+		reason = access_check(t->shared->memory, &who, resource->token,
+				      resource->address + offset, length, RIGHT_REMOTE_READ,
+				      &access);
 		if (reason == ACCESS_OK) {
 			frame_payload(&frame, access.pointer, length);
 			if (access_poisoned(&access))

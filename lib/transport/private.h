@@ -14,8 +14,9 @@
 #include "wire/opcode.h"
 #include "wire/packet.h"
 
-#define likely(x)   __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
+#define likely(x)     __builtin_expect(!!(x), 1)
+#define unlikely(x)   __builtin_expect(!!(x), 0)
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 /* Bounds of one call of transport_poll(). */
 #define POLL_QPS      64u /* queue pairs visited */
@@ -38,7 +39,10 @@
 
 /* Queue pair: what cannot lie in the arena. The upper half is the worker's. */
 struct qp_local {
+	/* Read with every packet. */
 	alignas(64) struct shm_qp *memory;
+	uint64_t grace; /* remote invalidate: ticket */
+	uint32_t parked;
 	bool attached;
 	bool broken;  /* nonsense in its rings was reported: they are not read any more */
 	bool visited; /* its turn is now */
@@ -53,22 +57,22 @@ struct qp_local {
 	bool silent;           /* the peer: a timeout since it last brought us forward */
 	uint16_t owed_verdict; /* of its error, not told yet; 0: none */
 
+	/* Of its turns. */
+	uint32_t round;           /* of its last visit */
 	struct ready_list *ready; /* it lies there, or NULL */
 	uint32_t ready_next, ready_prev;
-	uint32_t round;                    /* of its last visit */
 	int32_t answer_left, request_left; /* of its quantum, bytes */
 
+	alignas(64) uint64_t local_grace; /* local invalidate: ticket */
 	uint32_t starved_next;
 	uint32_t grace_next;
-	uint64_t grace;       /* remote invalidate: ticket */
-	uint64_t local_grace; /* local invalidate: ticket */
 
 	uint64_t deadline;   /* of the requester, ns; 0: none */
 	uint64_t pace_due;   /* when its rate lets it go on; 0: it is not held back */
 	uint64_t timer_tick; /* slot it lies in; 0: none */
 	uint32_t timer_next, timer_prev;
 
-	uint32_t parked_first, parked_last, parked;
+	uint32_t parked_first, parked_last;
 
 	uint32_t read_window; /* packets of READ responses asked for at once; 0: no limit */
 	uint32_t read_whole;  /* of them, come since the window changed */
@@ -303,6 +307,13 @@ static inline void word_commit(uint64_t *word, uint64_t value)
 #define COUNT(t, counter, amount)     ((t)->stats.counter += (uint64_t)(amount))
 #define COUNT_QP(qp, counter, amount) ((qp)->counter += (uint64_t)(amount))
 #endif
+
+/* A message is complete with the next commit. The MSN counts them; here are those that it lost. */
+static inline void count_message_in(struct qp *qp)
+{
+	if (unlikely(responder_msn(qp->responder) == PSN_MASK))
+		COUNT_QP(qp, messages_in, PSN_MASK + 1);
+}
 
 static inline void count_verdict(struct transport *t, uint32_t verdict)
 {

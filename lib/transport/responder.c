@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "memory/access.h"
 #include "transport/private.h"
 
 /* --- answers -------------------------------------------------------------------------- */
@@ -106,7 +107,7 @@ void responder_refuse_access(struct transport *t, struct qp *qp, enum access_rea
 
 /* --- commit --------------------------------------------------------------------------- */
 
-uint64_t responder_word_after(const struct qp *qp, enum message_kind kind, bool ends)
+static inline uint64_t word_after(const struct qp *qp, enum message_kind kind, bool ends)
 {
 	const uint64_t word = qp->responder;
 
@@ -114,7 +115,12 @@ uint64_t responder_word_after(const struct qp *qp, enum message_kind kind, bool 
 			      responder_resources(word), ends ? MESSAGE_NONE : kind);
 }
 
-static void packet_done(struct transport *t, struct qp *qp, bool ack_request)
+uint64_t responder_word_after(const struct qp *qp, enum message_kind kind, bool ends)
+{
+	return word_after(qp, kind, ends);
+}
+
+static inline void packet_done(struct transport *t, struct qp *qp, bool ack_request)
 {
 	qp->ack_psn = psn_add(responder_psn(qp->responder), PSN_MASK);
 	/* A NAK that waits to leave is out of date: the gap has closed. */
@@ -159,8 +165,8 @@ bool responder_complete(struct transport *t, struct qp *qp, const struct wire_vi
 		cqe.source_qpn = be24_get(view_deth(view)->source_qpn);
 		cqe.flags = SHM_CQE_GRH;
 	}
-	COUNT_QP(qp, messages_in, 1);
-	receive_complete(t, qp, responder_word_after(qp, MESSAGE_NONE, true), &cqe);
+	count_message_in(qp);
+	receive_complete(t, qp, word_after(qp, MESSAGE_NONE, true), &cqe);
 	return true;
 }
 
@@ -192,14 +198,18 @@ static bool take_receive(struct transport *t, struct qp *qp)
 }
 
 /* FIRST and MIDDLE are full; LAST has something; nothing is longer than the path MTU. */
-bool responder_shape_fits(const struct qp *qp, const struct wire_view *view)
+static inline bool shape_fits(const struct qp *qp, uint16_t flags, const struct wire_view *view)
 {
-	const uint16_t flags = view->op->flags;
 	const uint32_t mtu = qp_mtu(qp);
 
 	if (!(flags & OPF_LAST))
 		return view->payload_length == mtu;
 	return view->payload_length <= mtu && ((flags & OPF_FIRST) || view->payload_length > 0);
+}
+
+bool responder_shape_fits(const struct qp *qp, const struct wire_view *view)
+{
+	return shape_fits(qp, view->op->flags, view);
 }
 
 /* --- SEND ----------------------------------------------------------------------------- */
@@ -256,8 +266,8 @@ static void invalidate_done(struct transport *t, struct qp *qp)
 		qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
 		return;
 	}
-	COUNT_QP(qp, messages_in, 1);
-	receive_complete(t, qp, responder_word_after(qp, MESSAGE_NONE, true), &cqe);
+	count_message_in(qp);
+	receive_complete(t, qp, word_after(qp, MESSAGE_NONE, true), &cqe);
 	packet_done(t, qp, invalidate->ack_request);
 }
 
@@ -311,8 +321,8 @@ void responder_invalidated(struct transport *t, struct qp *qp)
 	ready_add(t, qp);
 }
 
-static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
-			 const struct wire_view *view)
+static ALWAYS_INLINE bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
+				       const struct wire_view *view)
 {
 	uint64_t offset;
 
@@ -324,7 +334,7 @@ static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 			return false;
 		qp->message.psn = view->psn;
 	}
-	if (!responder_shape_fits(qp, view)) {
+	if (!shape_fits(qp, flags, view)) {
 		refuse_receive(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH), NT_DATA_ERROR,
 			       VERDICT(LENGTH));
 		return false;
@@ -333,7 +343,7 @@ static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 	if (!place_send(t, qp, view, offset))
 		return false;
 	if (!(flags & OPF_LAST)) {
-		word_commit(&qp->responder, responder_word_after(qp, MESSAGE_SEND, false));
+		word_commit(&qp->responder, word_after(qp, MESSAGE_SEND, false));
 		packet_done(t, qp, view->ack_request);
 		return false;
 	}
@@ -347,27 +357,38 @@ static bool receive_send(struct transport *t, struct qp *qp, uint16_t flags,
 
 /* --- WRITE ---------------------------------------------------------------------------- */
 
-bool responder_write_fits(const struct qp *qp, const struct wire_view *view)
+/* Of the packet in the message in progress, bytes. */
+static inline uint64_t offset_of(const struct qp *qp, uint16_t flags)
 {
-	const uint64_t offset = responder_offset(qp);
+	return flags & OPF_FIRST ? 0 : responder_offset(qp);
+}
+
+static ALWAYS_INLINE bool write_fits(const struct qp *qp, uint16_t flags,
+				     const struct wire_view *view)
+{
+	const uint64_t offset = offset_of(qp, flags);
 	uint64_t rest;
 
 	if (qp->message.length > MESSAGE_MAX || offset > qp->message.length ||
-	    !responder_shape_fits(qp, view))
+	    !shape_fits(qp, flags, view))
 		return false;
 	rest = qp->message.length - offset;
-	return (view->op->flags & OPF_LAST) ? view->payload_length == rest
-					    : view->payload_length <= rest;
+	return (flags & OPF_LAST) ? view->payload_length == rest : view->payload_length <= rest;
+}
+
+bool responder_write_fits(const struct qp *qp, const struct wire_view *view)
+{
+	return write_fits(qp, view->op->flags, view);
 }
 
 /*
  * The first packet checks the whole range, each later one its own part again: the token
  * may die in between.
  */
-enum access_reason responder_place_write(struct transport *t, struct qp *qp,
-					 const struct wire_view *view)
+static ALWAYS_INLINE enum access_reason place_write(struct transport *t, struct qp *qp,
+						    uint16_t flags, const struct wire_view *view)
 {
-	const bool first = view->op->flags & OPF_FIRST;
+	const bool first = flags & OPF_FIRST;
 	const struct accessor who = qp_accessor(qp);
 	const struct message *m = &qp->message;
 	enum access_reason reason;
@@ -376,9 +397,9 @@ enum access_reason responder_place_write(struct transport *t, struct qp *qp,
 	/* IBTA C9-88: nothing is looked at for a length of zero. */
 	if (m->length == 0)
 		return ACCESS_OK;
-	reason = memory_access(t->shared->memory, &who, m->token, m->address + responder_offset(qp),
-			       first ? m->length : view->payload_length, RIGHT_REMOTE_WRITE,
-			       &access);
+	reason =
+		access_check(t->shared->memory, &who, m->token, m->address + offset_of(qp, flags),
+			     first ? m->length : view->payload_length, RIGHT_REMOTE_WRITE, &access);
 	if (likely(reason == ACCESS_OK)) {
 		memcpy(access.pointer, view->payload, view->payload_length);
 		if (unlikely(access_poisoned(&access)))
@@ -387,7 +408,13 @@ enum access_reason responder_place_write(struct transport *t, struct qp *qp,
 	return reason;
 }
 
-bool responder_start_write(struct qp *qp, const struct wire_view *view)
+enum access_reason responder_place_write(struct transport *t, struct qp *qp,
+					 const struct wire_view *view)
+{
+	return place_write(t, qp, view->op->flags, view);
+}
+
+static ALWAYS_INLINE bool start_write(struct qp *qp, const struct wire_view *view)
 {
 	const struct reth *reth = view_reth(view);
 
@@ -402,19 +429,24 @@ bool responder_start_write(struct qp *qp, const struct wire_view *view)
 	return true;
 }
 
-static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
-			  const struct wire_view *view)
+bool responder_start_write(struct qp *qp, const struct wire_view *view)
+{
+	return start_write(qp, view);
+}
+
+static ALWAYS_INLINE void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
+					const struct wire_view *view)
 {
 	enum access_reason reason;
 
-	if ((flags & OPF_FIRST) && !responder_start_write(qp, view)) {
+	if ((flags & OPF_FIRST) && !start_write(qp, view)) {
 		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
 		return;
 	}
 	/* WRITE with immediate takes its receive at the end, when most bytes have landed. */
 	if ((flags & OPF_IMM) && !take_receive(t, qp))
 		return;
-	if (!responder_write_fits(qp, view)) {
+	if (!write_fits(qp, flags, view)) {
 		if (flags & OPF_IMM)
 			refuse_receive(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH), NT_DATA_ERROR,
 				       VERDICT(LENGTH));
@@ -422,7 +454,7 @@ static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
 			responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(LENGTH));
 		return;
 	}
-	reason = responder_place_write(t, qp, view);
+	reason = place_write(t, qp, flags, view);
 	if (unlikely(reason != ACCESS_OK)) {
 		if (!(flags & OPF_IMM)) {
 			responder_refuse_access(t, qp, reason);
@@ -440,16 +472,17 @@ static void receive_write(struct transport *t, struct qp *qp, uint16_t flags,
 		message_received(t, qp, view, (uint32_t)qp->message.length);
 		return;
 	}
-	COUNT_QP(qp, messages_in, (flags & OPF_LAST) != 0);
-	word_commit(&qp->responder, responder_word_after(qp, MESSAGE_WRITE, flags & OPF_LAST));
+	if (flags & OPF_LAST)
+		count_message_in(qp);
+	word_commit(&qp->responder, word_after(qp, MESSAGE_WRITE, flags & OPF_LAST));
 	packet_done(t, qp, view->ack_request);
 }
 
 /* --- in order, ahead, behind ---------------------------------------------------------- */
 
-static bool receive_expected(struct transport *t, struct qp *qp, const struct wire_view *view)
+static ALWAYS_INLINE bool receive_expected(struct transport *t, struct qp *qp, uint16_t flags,
+					   const struct wire_view *view)
 {
-	const uint16_t flags = view->op->flags;
 	const enum message_kind message = responder_message(qp->responder);
 	const enum message_kind continues = flags & OPF_SEND ? MESSAGE_SEND : MESSAGE_WRITE;
 
@@ -473,6 +506,22 @@ static bool receive_expected(struct transport *t, struct qp *qp, const struct wi
 	return false;
 }
 
+static bool receive_any(struct transport *t, struct qp *qp, const struct wire_view *view)
+{
+	return receive_expected(t, qp, view->op->flags, view);
+}
+
+/* The same path, stamped for the opcodes that are most of all packets. */
+static bool receive_in_order(struct transport *t, struct qp *qp, const struct wire_view *view)
+{
+	switch (view->opcode) {
+	case OP_RC_WRITE_ONLY: return receive_expected(t, qp, OPF_WRITE_ONLY, view);
+	case OP_RC_SEND_ONLY: return receive_expected(t, qp, OPF_SEND_ONLY, view);
+	case OP_RC_READ_REQUEST: return receive_expected(t, qp, OPF_READ_REQUEST, view);
+	default: return receive_any(t, qp, view);
+	}
+}
+
 static void receive_ahead(struct transport *t, struct qp *qp)
 {
 	if (qp->responder & RESPONDER_NAK_SENT) {
@@ -492,7 +541,7 @@ bool responder_receive(struct transport *t, struct qp *qp, const struct wire_vie
 		return false;
 	}
 	if (likely(ahead == 0))
-		return receive_expected(t, qp, view);
+		return receive_in_order(t, qp, view);
 	if (ahead > 0)
 		receive_ahead(t, qp);
 	else

@@ -3,6 +3,7 @@
  * READs and atomics: accepted here, into the ring of those kept for replay; answered by
  * answer.c in PSN order.
  */
+#include "memory/access.h"
 #include "transport/private.h"
 
 /*
@@ -30,7 +31,7 @@ static void resource_accepted(struct transport *t, struct qp *qp)
 	/* An old one that was to be sent once more makes room: the peer has it, evidently. */
 	if ((uint8_t)(number - qp->answered) > t->shared->resource_mask)
 		qp->answered = (uint8_t)(number - t->shared->resource_mask);
-	COUNT_QP(qp, messages_in, 1);
+	count_message_in(qp);
 	qp->answer.kind = ANSWER_NONE;
 	ready_add(t, qp);
 }
@@ -62,8 +63,8 @@ void responder_receive_read(struct transport *t, struct qp *qp, const struct wir
 		return;
 	}
 	if (length) {
-		reason = memory_access(t->shared->memory, &who, token, address, length,
-				       RIGHT_REMOTE_READ, &access);
+		reason = access_check(t->shared->memory, &who, token, address, length,
+				      RIGHT_REMOTE_READ, &access);
 		if (reason != ACCESS_OK) {
 			responder_refuse_access(t, qp, reason);
 			return;

@@ -460,6 +460,13 @@ uint32_t qp_table_size(const struct transport_shared *shared)
 	return shared->sizes.qps;
 }
 
+/* See count_message_in(). */
+static uint64_t qp_messages_in(const struct qp *qp)
+{
+	return __atomic_load_n(&qp->messages_in, __ATOMIC_RELAXED) +
+	       responder_msn(__atomic_load_n(&qp->responder, __ATOMIC_RELAXED));
+}
+
 bool qp_get_status(const struct transport_shared *shared, uint32_t qp, struct qp_status *status)
 {
 	const struct qp *record = &shared->qps[qp];
@@ -473,7 +480,7 @@ bool qp_get_status(const struct transport_shared *shared, uint32_t qp, struct qp
 		.session = record->session,
 		.home = qp_home(shared, qp),
 		.remote_qpn = record->remote_qpn,
-		.messages_in = __atomic_load_n(&record->messages_in, __ATOMIC_RELAXED),
+		.messages_in = qp_messages_in(record),
 		.messages_out = __atomic_load_n(&record->messages_out, __ATOMIC_RELAXED),
 		.rate = shared->qp_local[qp].congested
 				? __atomic_load_n(&shared->congestions[qp].rate, __ATOMIC_RELAXED)

@@ -85,7 +85,8 @@ static void receive_write(struct transport *t, struct qp *qp, const struct wire_
 		responder_complete(t, qp, view, (uint32_t)qp->message.length);
 		return;
 	}
-	COUNT_QP(qp, messages_in, (flags & OPF_LAST) != 0);
+	if (flags & OPF_LAST)
+		count_message_in(qp);
 	word_commit(&qp->responder, responder_word_after(qp, MESSAGE_WRITE, flags & OPF_LAST));
 }
 

@@ -71,6 +71,11 @@ enum opcode_service { SERVICE_RC = 0, SERVICE_UC = 1, SERVICE_UD = 3, SERVICE_CN
 /* A request without any of these is one that no queue pair of ours offers. */
 #define OPF_OPERATION (OPF_SEND | OPF_WRITE | OPF_READ | OPF_ATOMIC)
 
+/* Of the most common ones, as the table has them. */
+#define OPF_WRITE_ONLY   (OPF_REQUEST | OPF_WRITE | OPF_PAYLOAD | OPF_ONLY | OPF_RETH)
+#define OPF_SEND_ONLY    (OPF_REQUEST | OPF_SEND | OPF_PAYLOAD | OPF_ONLY)
+#define OPF_READ_REQUEST (OPF_REQUEST | OPF_READ | OPF_ONLY | OPF_RETH)
+
 struct opcode_info {
 	const char *name; /* NULL: no such opcode */
 	uint16_t flags;   /* OPF_* */
