@@ -52,7 +52,6 @@ static void find_tables(struct memory *memory, struct arena *arena)
 	memory->lease = (uint32_t)((1ull << 32) / tokens / LEASES_PER_CYCLE);
 	for (int i = 0; i < PERM_ROUNDS; i++)
 		memory->key[i] = arena->header->token_key[i];
-	memory->privileged_token = token_next(memory, 0);
 }
 
 /*
@@ -146,6 +145,7 @@ int memory_create(struct memory **result, struct arena *arena, unsigned int read
 		rc = -ENOMEM;
 		goto free_mappings;
 	}
+	memory->privileged_token = token_next(memory, 0);
 	rc = grace_create(memory, readers);
 	if (rc)
 		goto free_cache;
