@@ -203,6 +203,18 @@ enum access_reason memory_access(const struct memory *memory, const struct acces
 #define LOGICAL_OFFSET_BITS 40u
 uint32_t memory_privileged_token(const struct memory *memory);
 
+/*
+ * Fetches what memory_access() will read for these tokens, and finds their slots together; at most
+ * MEMORY_PREFETCH of them. Only a hint: any token may stand there. Returns how many were not among
+ * those used lately.
+ */
+#define MEMORY_PREFETCH 32u
+unsigned int memory_prefetch(const struct memory *memory, const uint32_t token[],
+			     unsigned int count);
+
+/* Later, when that has come: the first of the bytes that such an access will reach. */
+void memory_prefetch_bytes(const struct memory *memory, uint32_t token, uint64_t address);
+
 /* --- in a worker's send queue ------------------------------------------------- */
 
 struct bind_request {

@@ -2,6 +2,7 @@
 /* Keyed permutations of 32-bit and 24-bit numbers: the SPECK round on two half-words. */
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "memory/perm.h"
@@ -88,4 +89,71 @@ uint32_t perm24_decrypt(const uint16_t key[PERM_ROUNDS], uint32_t value)
 		x = rotate12(((x ^ key[round]) - y) & MASK12, PERM_ALPHA);
 	}
 	return x << 12 | y;
+}
+
+/* --- many at once --------------------------------------------------------------------- */
+
+#define LANES   16u
+#define VECTORS (PERM_MANY / LANES)
+
+typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
+
+struct many {
+	halves x[VECTORS], y[VECTORS];
+};
+
+static void take_halves(struct many *many, const uint32_t value[PERM_MANY], unsigned int bits)
+{
+	uint16_t x[PERM_MANY], y[PERM_MANY];
+
+	for (unsigned int i = 0; i < PERM_MANY; i++) {
+		x[i] = (uint16_t)(value[i] >> bits);
+		y[i] = (uint16_t)(value[i] & ((1u << bits) - 1));
+	}
+	memcpy(many->x, x, sizeof(x));
+	memcpy(many->y, y, sizeof(y));
+}
+
+static void give_halves(const struct many *many, uint32_t value[PERM_MANY], unsigned int bits)
+{
+	uint16_t x[PERM_MANY], y[PERM_MANY];
+
+	memcpy(x, many->x, sizeof(x));
+	memcpy(y, many->y, sizeof(y));
+	for (unsigned int i = 0; i < PERM_MANY; i++)
+		value[i] = (uint32_t)x[i] << bits | y[i];
+}
+
+/* The rounds of both sizes; `mask` cuts 16 bits to those of a half. */
+static inline void decrypt_halves(const uint16_t key[PERM_ROUNDS], struct many *many,
+				  unsigned int bits, uint16_t mask)
+{
+	for (int round = PERM_ROUNDS - 1; round >= 0; round--) {
+		for (unsigned int v = 0; v < VECTORS; v++) {
+			halves x = many->x[v], y = (many->y[v] ^ x) & mask;
+
+			y = (y >> PERM_BETA | y << (bits - PERM_BETA)) & mask;
+			x = ((x ^ key[round]) - y) & mask;
+			many->x[v] = (x << PERM_ALPHA | x >> (bits - PERM_ALPHA)) & mask;
+			many->y[v] = y;
+		}
+	}
+}
+
+void perm32_decrypt_many(const uint16_t key[PERM_ROUNDS], uint32_t value[PERM_MANY])
+{
+	struct many many;
+
+	take_halves(&many, value, 16);
+	decrypt_halves(key, &many, 16, 0xffff);
+	give_halves(&many, value, 16);
+}
+
+void perm24_decrypt_many(const uint16_t key[PERM_ROUNDS], uint32_t value[PERM_MANY])
+{
+	struct many many;
+
+	take_halves(&many, value, 12);
+	decrypt_halves(key, &many, 12, MASK12);
+	give_halves(&many, value, 12);
 }

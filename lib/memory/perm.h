@@ -22,4 +22,12 @@ uint32_t perm32_decrypt(const uint16_t key[PERM_ROUNDS], uint32_t value);
 uint32_t perm24_encrypt(const uint16_t key[PERM_ROUNDS], uint32_t value);
 uint32_t perm24_decrypt(const uint16_t key[PERM_ROUNDS], uint32_t value);
 
+/*
+ * PERM_MANY at once, in place: one alone is a chain of 22 dependent rounds, and so many together
+ * take hardly longer than one.
+ */
+#define PERM_MANY 32u
+void perm32_decrypt_many(const uint16_t key[PERM_ROUNDS], uint32_t value[PERM_MANY]);
+void perm24_decrypt_many(const uint16_t key[PERM_ROUNDS], uint32_t value[PERM_MANY]);
+
 #endif

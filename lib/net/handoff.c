@@ -51,7 +51,7 @@ static void deliver(struct worker *worker, unsigned int from, uint32_t qp, struc
 {
 	if (worker->net->landing && qp)
 		move_landed(worker, qp, from, now);
-	classify_deliver(worker, mbuf, view, now);
+	classify_deliver(worker, qp, mbuf, view, now);
 }
 
 void handoff_deliver(struct worker *worker, unsigned int from, struct rte_mbuf *mbuf, uint64_t now)

@@ -227,8 +227,8 @@ void worker_event(void *context, const struct transport_event *event);
 /* classify.c */
 unsigned int classify_port(struct worker *worker, uint32_t port, uint64_t now);
 /* A parsed and verified frame of a queue pair of this worker. Takes the mbuf. */
-void classify_deliver(struct worker *worker, struct rte_mbuf *mbuf, const struct wire_view *view,
-		      uint64_t now);
+void classify_deliver(struct worker *worker, uint32_t qp, struct rte_mbuf *mbuf,
+		      const struct wire_view *view, uint64_t now);
 /* The end of a frame that goes no further: counted by verdict, freed. */
 void classify_drop(struct worker *worker, struct rte_mbuf *mbuf, uint32_t verdict);
 

@@ -12,6 +12,23 @@
  */
 #include "transport/private.h"
 
+/* What its turn will look at, and that no packet of the burst has: it comes when the burst is over.
+ */
+static inline void fetch_for_turn(const struct transport *t, uint32_t index)
+{
+	const struct qp_local *local = &t->shared->qp_local[index];
+	const struct qp *qp = &t->shared->qps[index];
+
+	__builtin_prefetch(&local->local_grace);
+	__builtin_prefetch((const char *)&local->frame);
+	__builtin_prefetch((const char *)(local + 1) - 1);
+	__builtin_prefetch(&qp->requester);
+	__builtin_prefetch(&qp->remote_qpn);
+	__builtin_prefetch(&qp->send);
+	if (local->memory)
+		__builtin_prefetch(&local->memory->send);
+}
+
 static void append(struct transport *t, struct ready_list *list, uint32_t index)
 {
 	struct qp_local *table = t->shared->qp_local;
@@ -52,6 +69,7 @@ void ready_add(struct transport *t, struct qp *qp)
 	local->again = true;
 	if (local->ready || local->visited || !local->attached)
 		return;
+	fetch_for_turn(t, qp_index(t, qp));
 	append(t, local->round == t->round ? &t->busy : &t->fresh, qp_index(t, qp));
 }
 

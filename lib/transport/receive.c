@@ -33,8 +33,14 @@ static uint32_t check_frame(const struct transport *t, const struct qp *qp,
 bool transport_receive(struct transport *transport, const struct wire_view *view,
 		       struct pktbuf *packet, uint64_t now)
 {
+	return transport_receive_at(transport, qp_find(transport->shared, view->qpn), view, packet,
+				    now);
+}
+
+bool transport_receive_at(struct transport *transport, uint32_t index, const struct wire_view *view,
+			  struct pktbuf *packet, uint64_t now)
+{
 	struct transport *t = transport;
-	const uint32_t index = qp_find(t->shared, view->qpn);
 	struct qp *qp = &t->shared->qps[index];
 	struct qp_local *local = &t->shared->qp_local[index];
 	uint32_t verdict;

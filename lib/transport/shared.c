@@ -440,21 +440,6 @@ enum qp_state qp_get_state(const struct transport_shared *shared, uint32_t qp)
  * of busy queue pairs. An entry is one word, so any thread may read and replace it; one
  * that is out of date fails the comparison with the record.
  */
-uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn)
-{
-	uint64_t *entry = &shared->qpn_cache[qpn % QPN_CACHE];
-	uint64_t cached = __atomic_load_n(entry, __ATOMIC_RELAXED);
-	uint32_t index = (uint32_t)cached;
-
-	if (unlikely(cached >> 32 != qpn)) {
-		index = perm24_decrypt(shared->qpn_key, qpn) & shared->qp_mask;
-		__atomic_store_n(entry, (uint64_t)qpn << 32 | index, __ATOMIC_RELAXED);
-	}
-	if (qpn == 0 || __atomic_load_n(&shared->qps[index].number, __ATOMIC_ACQUIRE) != qpn)
-		return 0;
-	return index;
-}
-
 uint32_t qp_table_size(const struct transport_shared *shared)
 {
 	return shared->sizes.qps;

@@ -178,6 +178,19 @@ uint32_t qp_number(const struct transport_shared *shared, uint32_t qp);
 uint32_t qp_home(const struct transport_shared *shared, uint32_t qp);
 /* Index of the queue pair with this QPN, or 0. Any thread. */
 uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn);
+
+/*
+ * The same for a burst of parsed frames, in steps: where each one's queue pair would be, and on
+ * the way into the cache with its token, whatever the frames hold; later, when that has come,
+ * whether it is there: its index, or 0. In between, if tokens are too many to be all in the cache,
+ * the look-up says true, and then it pays to fetch the bytes as well that they reach.
+ */
+#define TRANSPORT_BURST 32u
+bool transport_look_up(const struct transport_shared *shared, const struct wire_view view[],
+		       uint32_t qp[], unsigned int count);
+void transport_fetch_targets(const struct transport_shared *shared, const struct wire_view view[],
+			     unsigned int count);
+uint32_t qp_confirm(const struct transport_shared *shared, uint32_t index, uint32_t qpn);
 /*
  * After transport_detach() is done. With an SRQ, flush first: a receive in hand would be lost
  * to the others. The QPN is not drawn again soon.
@@ -332,6 +345,9 @@ void transport_flights_return(struct transport *transport, uint32_t first);
  */
 bool transport_receive(struct transport *transport, const struct wire_view *view,
 		       struct pktbuf *packet, uint64_t now);
+/* The same when qp_find() or qp_confirm() has found the queue pair; 0: there is none. */
+bool transport_receive_at(struct transport *transport, uint32_t qp, const struct wire_view *view,
+			  struct pktbuf *packet, uint64_t now);
 
 /* Verdict on the frame that was received last; 0 when it was taken as it should be. */
 uint32_t transport_last_verdict(const struct transport *transport);

@@ -81,3 +81,27 @@ Test(perm, keys_differ)
 		same += perm32_encrypt(one, value) == perm32_encrypt(two, value);
 	cr_expect_lt(same, 3);
 }
+
+/* What the data path decrypts a burst with is the cipher that the control path encrypts with. */
+Test(perm, many_are_as_one_at_a_time)
+{
+	uint16_t key[PERM_ROUNDS];
+	uint32_t value[PERM_MANY], many[PERM_MANY], random = 1;
+
+	for (unsigned int times = 0; times < 200; times++) {
+		cr_assert_eq(perm_draw_key(key), 0);
+		for (unsigned int i = 0; i < PERM_MANY; i++) {
+			random = random * 1664525 + 1013904223;
+			many[i] = value[i] = random;
+		}
+		perm32_decrypt_many(key, many);
+		for (unsigned int i = 0; i < PERM_MANY; i++)
+			cr_expect_eq(many[i], perm32_decrypt(key, value[i]), "32 bits, %u", i);
+		for (unsigned int i = 0; i < PERM_MANY; i++)
+			many[i] = value[i] & 0xffffff;
+		perm24_decrypt_many(key, many);
+		for (unsigned int i = 0; i < PERM_MANY; i++)
+			cr_expect_eq(many[i], perm24_decrypt(key, value[i] & 0xffffff),
+				     "24 bits, %u", i);
+	}
+}

@@ -181,8 +181,26 @@ static void echo(struct transport *transport, const struct wire_view *view,
 	transport->io.put(transport->io.context, answer, PKTBUF_SEND);
 }
 
-bool transport_receive(struct transport *transport, const struct wire_view *view,
-		       struct pktbuf *packet, uint64_t now)
+bool transport_look_up(const struct transport_shared *shared, const struct wire_view view[],
+		       uint32_t qp[], unsigned int count)
+{
+	for (unsigned int i = 0; i < count; i++)
+		qp[i] = qp_find(shared, view[i].qpn);
+	return true;
+}
+
+void transport_fetch_targets(const struct transport_shared *shared, const struct wire_view view[],
+			     unsigned int count)
+{
+}
+
+uint32_t qp_confirm(const struct transport_shared *shared, uint32_t index, uint32_t qpn)
+{
+	return index;
+}
+
+bool transport_receive_at(struct transport *transport, uint32_t qp, const struct wire_view *view,
+			  struct pktbuf *packet, uint64_t now)
 {
 	struct fake_worker *worker = record(transport);
 	uint32_t at = worker->frames;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a burst of packets will need of its tokens, fetched before the first of them needs it. */
+#include <string.h>
+
+#include "memory/memory_private.h"
+
+static void fetch_slot(const struct memory *memory, uint32_t counter)
+{
+	const uint32_t index = counter & memory->slot_mask;
+
+	/* A page that no token ever needed would be given to the table by looking at it. */
+	if (index < token_watermark(memory))
+		__builtin_prefetch(&memory->slots[index]);
+}
+
+unsigned int memory_prefetch(const struct memory *memory, const uint32_t token[],
+			     unsigned int count)
+{
+	uint32_t unknown[MEMORY_PREFETCH], counter[PERM_MANY] = { 0 };
+	unsigned int unknowns = 0;
+
+	for (unsigned int i = 0; i < count; i++) {
+		const uint64_t cached = __atomic_load_n(
+			&memory->token_cache[token[i] % TOKEN_CACHE], __ATOMIC_RELAXED);
+
+		if (cached >> 32 == token[i])
+			fetch_slot(memory, (uint32_t)cached);
+		else
+			unknown[unknowns++] = token[i];
+	}
+	if (unknowns == 0)
+		return 0;
+	memcpy(counter, unknown, unknowns * sizeof(unknown[0]));
+	perm32_decrypt_many(memory->key, counter);
+	for (unsigned int i = 0; i < unknowns; i++) {
+		token_remember(memory, unknown[i], counter[i]);
+		fetch_slot(memory, counter[i]);
+	}
+	return unknowns;
+}
+_Static_assert(MEMORY_PREFETCH <= PERM_MANY, "one batch");
+
+/* Nothing is read or written at the address, so nothing is checked but that the token lives. */
+void memory_prefetch_bytes(const struct memory *memory, uint32_t token, uint64_t address)
+{
+	const struct token_slot *slot = &memory->slots[token_slot_index(memory, token)];
+
+	if ((uint32_t)__atomic_load_n(&slot->meta, __ATOMIC_ACQUIRE) == token)
+		__builtin_prefetch(memory->mappings[slot->segment].base + slot->offset +
+				   (address - slot->base));
+}
