@@ -24,9 +24,9 @@ class ScalePart(Part):
                  Measure(f"scale_windows{WINDOWS}", {"P5"}, lambda: self.writes(1, WINDOWS)),
                  Measure("scale_both", {"P5"}, lambda: self.writes(QPS, WINDOWS))]
         if not self.world.quick:
-            every += [Measure(f"count_qps{n}", {"counts"}, lambda n=n: self.writes(n, 1))
+            every += [Measure(f"count_qps{n}", {"counts"}, lambda n=n: self.writes(n, 1), 1)
                       for n in (1, *COUNTS["qps"], QPS)]
-            every += [Measure(f"count_windows{n}", {"counts"}, lambda n=n: self.writes(1, n))
+            every += [Measure(f"count_windows{n}", {"counts"}, lambda n=n: self.writes(1, n), 1)
                       for n in (1, *COUNTS["windows"], WINDOWS)]
         return [measure for measure in every if measure.keys & self.wanted]
 

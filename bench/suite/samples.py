@@ -3,12 +3,14 @@
 import collections
 import statistics
 import sys
+import time
 import traceback
 
 from .world import Failed
 
-# `figure` names it; `keys` are the ratios that need it; `take()` gives a number, or several by name.
-Measure = collections.namedtuple("Measure", "figure keys take")
+# `figure` names it; `keys` are what of --list needs it; `take()` gives a number, or several by name;
+# it is taken in `most` rounds at the most.
+Measure = collections.namedtuple("Measure", "figure keys take most", defaults=[99])
 
 
 class Part:
@@ -84,12 +86,20 @@ def summary(values):
             "samples": values}
 
 
-def take_rounds(samples, measures, rounds, before_round=None):
-    """All measures once, then all again; one that fails says why and leaves the others alone."""
+def take_rounds(samples, measures, rounds, before_round=None, deadline=None):
+    """
+    All measures once, then all again; one that fails says why and leaves the others alone. After
+    the deadline no further round begins.
+    """
     for number in range(rounds):
+        if number and deadline and time.monotonic() > deadline:
+            print(f"  no time for round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+            return
         if before_round:
             before_round()
         for measure in measures:
+            if number >= measure.most:
+                continue
             try:
                 samples.add(measure.figure, number, measure.take())
             except Failed as failed:

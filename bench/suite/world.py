@@ -26,7 +26,9 @@ class World:
     def __init__(self, build, quick):
         self.build = build
         self.quick = quick
-        self.seconds = 0.4 if quick else 1.0
+        self.seconds = 0.4 if quick else 0.7
+        # Until then rounds begin, and a quarter of a minute later parts.
+        self.deadline = time.monotonic() + (130 if quick else 480)
         self.cores = choose_cores()
         self.servers = []
 

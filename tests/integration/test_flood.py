@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """oriel-flood against orield: what it says was served is what the daemon says it served."""
 import json
+import shutil
 import subprocess
 
 import rig
@@ -98,13 +99,79 @@ def sink():
     Stage.daemon.expect_counts(baseline)
 
 
+@test("a table says where each queue pair stands, so that a second run goes on, with part of it")
+def table_goes_on():
+    table = f"{rig.WORK}/table-again"
+    sink_process = Process("sink", [rig.program("oriel-sink"), "--peer", "10.66.0.2", "--table",
+                                    table, "-q", "20", "-w", "50"],
+                           {"ORIEL_SOCKET": Stage.daemon.socket})
+    before = worker_counters()["rx_write"]
+    count = 0
+    for qps, windows in ((20, 50), (3, 7), (20, 50)):
+        report = flood("--table", table, "-q", str(qps), "--windows", str(windows), "--random")
+        expect_equal((report["qps"], report["windows"]), (qps, windows), "queue pairs and windows")
+        count += served(report, "one of several runs")
+    expect(worker_counters()["rx_write"] - before >= count, "the daemon has counted all runs")
+    expect_equal(sink_process.stop(), 0, "exit status of the sink")
+
+
+@test("a rate is not exceeded; the search says what it has found")
+def rates():
+    report = flood("-r", "3000", "-q", "2")
+    served(report, "3000 a second")
+    most = 3000 * report["seconds"] + 32
+    expect(report["counters"]["messages"] <= most,
+           f"{report['counters']['messages']} messages, at most {most:.0f} were asked for")
+    report = flood("--search", "-D", "0.05", "--loss", "0.5")
+    served(report, "the last step of the search")
+    expect(report["highest_rate"] >= 0, "the search has a result")
+
+
+@test("queue pairs spread over the queues of a port, as the daemon has workers")
+def queues():
+    if rig.cpu(0) == rig.cpu(1):
+        raise rig.Skip("two workers need two processors")
+    daemon = Daemon("two", rig.memif("two", "server"), "10.66.0.1/24",
+                    workers=f"{rig.cpu(0)},{rig.cpu(1)}")
+    target = Target("target-two", daemon, EXPORT)
+    served(flood("-d", rig.memif("two", "client"), "-q", "5", "--queues", "2"), "two queues")
+    workers = daemon.ask("stats")["workers"]
+    expect(all(worker["rx_write"] for worker in workers.values()), f"both have work: {workers}")
+    for process in (target, daemon):
+        process.kill()
+
+
+@test("testpmd as the other end: all it takes counts, and what comes back is whose it was")
+def testpmd():
+    if not shutil.which("dpdk-testpmd"):
+        raise rig.Skip("no dpdk-testpmd")
+    for number, (mode, arguments) in enumerate((
+            ("rxonly", ()), ("macswap", ("-o", "read", "-q", "7")),
+            ("macswap", ("-s", "5000", "--latency")), ("icmpecho", ("-q", "3")))):
+        other = Process("testpmd", [
+            "dpdk-testpmd", "--lcores", f"0@{rig.cpu(0)},1@{rig.cpu(0)}", "--file-prefix", "it",
+            "--no-pci", "--no-huge", "-m", "128", "--vdev",
+            rig.memif(f"testpmd{number}", "server"), "--", "--total-num-mbufs=8192", "--no-mlockall",
+            f"--forward-mode={mode}", "--auto-start", "--stats-period=1000"])
+        other.wait_log("start packet forwarding")
+        report = flood("-d", rig.memif(f"testpmd{number}", "client"), "--testpmd", mode, "--histogram",
+                       *arguments)
+        served(report, mode)
+        expect_equal(report["peer"], mode, "peer")
+        if mode == "macswap" and "--latency" in arguments:
+            expect_equal(sum(count for _, count in report["histogram"]),
+                         report["latency"]["samples"], "samples of the histogram")
+        other.kill()
+
+
 @test("an unknown export, a silent target and bad arguments are refused with a reason")
 def refusals():
     for arguments, reason in ((("--name", "nothing"), "no such export"),
                               (("-p", "7472"), "refuses the connection"),
                               (("-s", "2000000"), "fewer than --size"),
                               (("-m", "4096"), "at most 1024"),
-                              (("-o", "copy"), "expected write, read, send or atomic")):
+                              (("-o", "copy"), "expected write, read, send or atomic"),
+                              (("--testpmd", "io"), "expected rxonly, macswap or icmpecho")):
         command = [rig.program("oriel-flood"), "-d", rig.memif("link", "client"), "--ip",
                    "10.66.0.2/24", "--target", "10.66.0.1", *arguments]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
