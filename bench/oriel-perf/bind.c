@@ -65,7 +65,8 @@ static bool post_pair(struct bind *bind, bool more)
 	uint64_t offset = bind->posted * 64 % (session->options.memory - size + 1);
 	NTSTATUS status;
 
-	bind->begun[bind->posted % bind->pairs] = run_now();
+	if (bind->result->latency)
+		bind->begun[bind->posted % bind->pairs] = run_now();
 	status = NdkBind(peer->qp, NULL, session->mr, window, session->source + offset, size,
 			 NDK_OP_FLAG_ALLOW_REMOTE_READ | NDK_OP_FLAG_SILENT_SUCCESS |
 				 NDK_OP_FLAG_DEFER);

@@ -372,6 +372,8 @@ def refusals():
             (["read", "--read-share", 3], "it is for mixed"), (["atomic", "--skew", 1], "--skew"),
             (["--windows", 2], "it is for bind connect"), (["-A", "CMP_AND_SWAP"], "atomic cmp"),
             (["-H"], "--latency, --times and"),
+            (["connect", "-q", 2], "--qp has no meaning"), (["bind", "-Q", 2], "--cq-mod has no"),
+            (["window", "-s", 8], "--size has no"), (["read", "-I", 8], "for write send mixed"),
             (["--times", "--latency"], "anyway"), (["--rate_units", "p"], "belong to --rate_limit"),
             (["-s", 0, "--rate_limit", 1], "--rate_units p"), (["-a", "-s", 8], "leave --size"),
             (["--per-window", 1, "--latency"], "--per-window"),
