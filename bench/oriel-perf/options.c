@@ -100,8 +100,8 @@ static const char *perftest_contradiction(const struct perf_options *options,
 		return "reads and atomics are for reliable connections: --connection RC";
 	if (options->type == OrielQpTypeUd && options->operation != PERF_SEND)
 		return "datagrams are sent: use send, or another --connection";
-	if (options->rdma_cm && options->type != OrielQpTypeRc)
-		return "-R is for reliable connections: leave --connection away";
+	if (options->rdma_cm && options->type == OrielQpTypeUc)
+		return "rdma_cm connects no UC: leave -R away";
 	if (options->verify || options->warm_up > 0 || options->per_window)
 		return "--verify, --warm-up and --per-window are for exports: perftest's other "
 		       "side knows of none";

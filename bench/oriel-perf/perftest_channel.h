@@ -40,10 +40,13 @@ bool perftest_tcp_accept(struct perftest_channel *channel, uint16_t port);
 bool perftest_cm_connect(struct perftest_channel *channel, NDK_PD *pd,
 			 const struct sockaddr_storage *local,
 			 const struct sockaddr_storage *remote);
-/* Listens at `local`, waits for a client and goes on listening for those of its data. */
+/*
+ * Listens at `local`, waits for a client and goes on listening for what it asks for its data:
+ * connections, or the numbers of queue pairs for datagrams.
+ */
 bool perftest_cm_accept(struct perftest_channel *channel, NDK_PD *pd,
-			const struct sockaddr_storage *local);
-/* The next connection that a client asks for; NULL: it has ended the first. */
+			const struct sockaddr_storage *local, bool datagrams);
+/* The next one that comes; NULL: the client has ended the first connection. */
 NDK_CONNECTOR *perftest_cm_arrival(struct perftest_channel *channel);
 
 /* --- both --- */

@@ -123,7 +123,7 @@ static NTSTATUS connect_one(struct perftest *p, uint32_t index, struct sockaddr_
 					      sync_requested, &sync));
 }
 
-static NTSTATUS make_address(struct perftest *p, uint32_t index, struct sockaddr_storage *remote)
+NTSTATUS perftest_make_address(struct perftest *p, uint32_t index, struct sockaddr_storage *remote)
 {
 	const ORIEL_ADDRESS_PARAMETERS parameters = {
 		.Size = sizeof(parameters),
@@ -155,7 +155,7 @@ bool perftest_connect_by_number(struct perftest *p)
 			return false;
 		status = connect_one(p, i, &remote);
 		if (NT_SUCCESS(status) && p->options->type == OrielQpTypeUd)
-			status = make_address(p, i, &remote);
+			status = perftest_make_address(p, i, &remote);
 		if (!NT_SUCCESS(status))
 			return session_complain("connecting a queue pair", status);
 	}
@@ -188,13 +188,10 @@ bool perftest_connect_control(struct perftest *p)
 {
 	struct sockaddr_storage address = p->session->options.local;
 
-	if (p->options->type != OrielQpTypeRc) {
-		fprintf(stderr, "oriel-perf: -R is for reliable connections\n");
-		return false;
-	}
 	set_port(&address, p->options->port);
 	if (p->options->server)
-		return perftest_cm_accept(&p->channel, p->session->pd, &address);
+		return perftest_cm_accept(&p->channel, p->session->pd, &address,
+					  p->options->type == OrielQpTypeUd);
 	return resolve(p, &address) && perftest_cm_connect(&p->channel, p->session->pd,
 							   &p->session->options.local, &address);
 }
@@ -263,6 +260,16 @@ static bool accept_peer(struct perftest *p, struct peer *peer)
 	return NT_SUCCESS(status) || session_complain("accepting a queue pair (-R)", status);
 }
 
+static bool connect_by_cm(struct perftest *p, struct peer *peer, struct sockaddr_storage *remote)
+{
+	const bool datagrams = p->options->type == OrielQpTypeUd;
+
+	if (p->options->server)
+		return datagrams ? perftest_datagram_answer(p, peer) : accept_peer(p, peer);
+	return datagrams ? perftest_datagram_ask(p, peer, remote)
+			 : connect_patiently(p, peer, remote);
+}
+
 bool perftest_connect_by_cm(struct perftest *p)
 {
 	struct sockaddr_storage remote;
@@ -272,8 +279,7 @@ bool perftest_connect_by_cm(struct perftest *p)
 	for (uint32_t i = 0; i < p->session->options.queue_pairs; i++) {
 		struct peer *peer = &p->session->peers[i];
 
-		if (p->options->server ? !accept_peer(p, peer)
-				       : !connect_patiently(p, peer, &remote))
+		if (!connect_by_cm(p, peer, &remote))
 			return false;
 	}
 	return true;

@@ -15,6 +15,13 @@ bool perftest_path_mtu(struct perftest *perftest);
 bool perftest_connect_by_number(struct perftest *perftest);
 /* A connection for each queue pair, from the client to the server's port. */
 bool perftest_connect_by_cm(struct perftest *perftest);
+/* Where the datagrams of a queue pair go; number and Q_Key are the caller's to fill in. */
+NTSTATUS perftest_make_address(struct perftest *perftest, uint32_t index,
+			       struct sockaddr_storage *remote);
+/* One queue pair for datagrams by rdma_cm; perftest_datagram.c. */
+bool perftest_datagram_ask(struct perftest *perftest, struct peer *peer,
+			   struct sockaddr_storage *remote);
+bool perftest_datagram_answer(struct perftest *perftest, struct peer *peer);
 /* Ends the connections of the data. */
 void perftest_disconnect(struct perftest *perftest);
 

@@ -22,7 +22,7 @@ struct perftest_control {
 	NDK_QP *qp;
 	NDK_MR *mr;
 	MDL *mdl;
-	NDK_LISTENER *listener;
+	NDK_LISTENER *listener, *datagrams;
 	NDK_CONNECTOR *connector;
 	NDK_CONNECTOR *arrived[PERFTEST_ARRIVALS];
 	unsigned int arrivals, taken; /* connectors */
@@ -180,20 +180,27 @@ static void on_arrival(PVOID context, NDK_CONNECTOR *connector)
 		control->arrived[control->arrivals++ % PERFTEST_ARRIVALS] = connector;
 }
 
-static bool listen_at(struct perftest_channel *channel, const struct sockaddr_storage *local)
+static bool listen_at(struct perftest_channel *channel, const struct sockaddr_storage *local,
+		      bool datagrams)
 {
 	struct perftest_control *control = channel->control;
+	NDK_LISTENER **listener = datagrams ? &control->datagrams : &control->listener;
 	struct sync sync = sync_begin(channel->adapter);
 	NTSTATUS status;
 
 	status = sync_end(&sync, NdkCreateListener(channel->adapter, on_arrival, control,
-						   sync_created, &sync, &control->listener));
-	if (NT_SUCCESS(status)) {
-		control->listener = sync_object(&sync, control->listener);
-		sync = sync_begin(channel->adapter);
-		status = sync_end(&sync, NdkListen(control->listener, (PSOCKADDR)local,
-						   address_size(local), sync_requested, &sync));
+						   sync_created, &sync, listener));
+	if (!NT_SUCCESS(status)) {
+		*listener = NULL;
+		return complain("listener (-R)", status);
 	}
+	*listener = sync_object(&sync, *listener);
+	sync = sync_begin(channel->adapter);
+	status = sync_end(&sync, datagrams ? OrielListenDatagram(*listener, (PSOCKADDR)local,
+								 address_size(local),
+								 sync_requested, &sync)
+					   : NdkListen(*listener, (PSOCKADDR)local,
+						       address_size(local), sync_requested, &sync));
 	return NT_SUCCESS(status) || complain("listening (-R)", status);
 }
 
@@ -210,13 +217,14 @@ NDK_CONNECTOR *perftest_cm_arrival(struct perftest_channel *channel)
 }
 
 bool perftest_cm_accept(struct perftest_channel *channel, NDK_PD *pd,
-			const struct sockaddr_storage *local)
+			const struct sockaddr_storage *local, bool datagrams)
 {
 	struct perftest_control *control;
 	struct sync sync;
 	NTSTATUS status;
 
-	if (!open_control(channel, pd) || !listen_at(channel, local))
+	if (!open_control(channel, pd) || !listen_at(channel, local, false) ||
+	    (datagrams && !listen_at(channel, local, true)))
 		return false;
 	control = channel->control;
 	control->connector = perftest_cm_arrival(channel);
@@ -321,6 +329,8 @@ void perftest_cm_close(struct perftest_channel *channel)
 		close_object(channel, &control->connector->Header);
 	if (control->listener)
 		close_object(channel, &control->listener->Header);
+	if (control->datagrams)
+		close_object(channel, &control->datagrams->Header);
 	if (control->qp)
 		close_object(channel, &control->qp->Header);
 	if (control->cq)

@@ -104,6 +104,9 @@ def services():
     for service in ("UC", "UD"):
         for name in ("send_bw", "send_lat"):
             both(name, ["-c", service, "-s", "1000", "-t", "16"], 50)
+    for name, messages, more in (("send_bw", 50, []), ("send_lat", 50, []),
+                                 ("send_bw", 100, ["-b", "-q", "2"])):
+        both(name, ["-R", "-c", "UD", "-s", "1000", "-t", "16", *more], messages)
     clean()
 
 
@@ -123,6 +126,7 @@ def told():
     fails(["read_bw", "-c", "UC", "localhost"], "reliable")
     fails(["write_bw", "-c", "UD", "localhost"], "datagrams")
     fails(["bind", "localhost"], "--export")
+    fails(["write_bw", "-c", "UC", "-R", "localhost"], "rdma_cm")
     fails(["write_bw", "-p", "9", "localhost"], "Connection refused")
 
 
