@@ -5,6 +5,7 @@
 
 #include <sys/socket.h>
 
+#include "commands.h"
 #include "pattern.h"
 #include "peer.h"
 
@@ -19,11 +20,6 @@ struct options {
 };
 
 extern struct options options;
-extern unsigned int failures;
-
-/* One line per check. report_failure() counts; the program then exits with 1. */
-void report_ok(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void report_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Connects to the export named on the command line. */
 int connect_to(struct peer *peer, unsigned short port, const struct ask *ask);

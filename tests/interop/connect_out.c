@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A client on libndk that connects out to stock RDMA servers. */
-#include <arpa/inet.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "out.h"
 
@@ -33,10 +30,7 @@ static const char usage[] =
 	"with ib_write_bw -R, ib_read_bw -R:\n"
 	"  perftest write|read\n";
 
-static const struct command {
-	const char *name;
-	void (*run)(const char *argument);
-} commands[] = {
+static const struct command commands[] = {
 	{ "send", check_send },         { "write", check_write },
 	{ "read", check_read },         { "atomic", check_atomic },
 	{ "fence", check_fence },       { "invalidate", check_invalidate },
@@ -49,7 +43,6 @@ static const struct command {
 };
 
 struct options options = { .port = 7480, .mtu = 1024 };
-unsigned int failures;
 
 static void parse_options(int argc, char **argv);
 
@@ -57,43 +50,7 @@ int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	parse_options(argc, argv);
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-		if (strcmp(commands[i].name, argv[optind]) != 0)
-			continue;
-		commands[i].run(optind + 1 < argc ? argv[optind + 1] : NULL);
-		return failures ? 1 : 0;
-	}
-	fprintf(stderr, "connect-out: no command '%s'\n%s", argv[optind], usage);
-	return 2;
-}
-
-static void usage_error(const char *what, const char *value)
-{
-	fprintf(stderr, "connect-out: %s '%s'\n%s", what, value, usage);
-	exit(2);
-}
-
-static void parse_address(const char *text)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *)&options.remote;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&options.remote;
-
-	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1)
-		v4->sin_family = AF_INET;
-	else if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1)
-		v6->sin6_family = AF_INET6;
-	else
-		usage_error("not an address:", text);
-}
-
-static unsigned long parse_number(const char *text, unsigned long max)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 0);
-
-	if (end == text || *end || value > max)
-		usage_error("not a number in range:", text);
-	return value;
+	return command_run(commands, sizeof(commands) / sizeof(commands[0]), argv + optind, usage);
 }
 
 static void parse_options(int argc, char **argv)
@@ -102,9 +59,9 @@ static void parse_options(int argc, char **argv)
 
 	while ((option = getopt(argc, argv, "a:p:m:v")) != -1) {
 		switch (option) {
-		case 'a': parse_address(optarg); break;
-		case 'p': options.port = (uint16_t)parse_number(optarg, 65535); break;
-		case 'm': options.mtu = (uint32_t)parse_number(optarg, 4096); break;
+		case 'a': command_address(optarg, &options.remote, usage); break;
+		case 'p': options.port = (uint16_t)command_number(optarg, 65535, usage); break;
+		case 'm': options.mtu = (uint32_t)command_number(optarg, 4096, usage); break;
 		case 'v': options.verbose = true; break;
 		default: fputs(usage, stderr); exit(2);
 		}
@@ -113,28 +70,4 @@ static void parse_options(int argc, char **argv)
 		fputs(usage, stderr);
 		exit(2);
 	}
-}
-
-void report_ok(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	printf("ok ");
-	vprintf(format, args);
-	printf("\n");
-	va_end(args);
-}
-
-bool report_failure(const char *format, ...)
-{
-	va_list args;
-
-	failures++;
-	va_start(args, format);
-	printf("FAIL ");
-	vprintf(format, args);
-	printf("\n");
-	va_end(args);
-	return false;
 }

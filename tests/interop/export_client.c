@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A client of oriel-target's export protocol that knows nothing of Oriel but that protocol. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +34,7 @@ static const char usage[] =
 	"  hold SECONDS    stay connected; the target must disconnect within that time\n"
 	"  wait SECONDS    until a connection works\n";
 
-static const struct command {
-	const char *name;
-	void (*run)(const char *argument);
-} commands[] = {
+static const struct command commands[] = {
 	{ "data", check_data },     { "atomic", check_atomic },   { "pipeline", check_pipeline },
 	{ "fill", check_fill },     { "verify", check_verify },   { "refuse", check_refuse },
 	{ "rebind", check_rebind }, { "sendinv", check_sendinv }, { "reject", check_reject },
@@ -48,54 +43,14 @@ static const struct command {
 };
 
 struct options options = { .port = 7471, .export = "" };
-unsigned int failures;
 
 static void parse_options(int argc, char **argv);
 
 int main(int argc, char **argv)
 {
-	const char *argument;
-
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	parse_options(argc, argv);
-	argument = optind + 1 < argc ? argv[optind + 1] : NULL;
-	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-		if (strcmp(commands[i].name, argv[optind]) != 0)
-			continue;
-		commands[i].run(argument);
-		return failures ? 1 : 0;
-	}
-	fprintf(stderr, "export-client: no command '%s'\n%s", argv[optind], usage);
-	return 2;
-}
-
-static void usage_error(const char *what, const char *value)
-{
-	fprintf(stderr, "export-client: %s '%s'\n%s", what, value, usage);
-	exit(2);
-}
-
-static void parse_address(const char *text)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *)&options.address;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&options.address;
-
-	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1)
-		v4->sin_family = AF_INET;
-	else if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1)
-		v6->sin6_family = AF_INET6;
-	else
-		usage_error("not an address:", text);
-}
-
-static unsigned long parse_number(const char *text, unsigned long max)
-{
-	char *end;
-	unsigned long value = strtoul(text, &end, 0);
-
-	if (end == text || *end || value > max)
-		usage_error("not a number in range:", text);
-	return value;
+	return command_run(commands, sizeof(commands) / sizeof(commands[0]), argv + optind, usage);
 }
 
 static void parse_options(int argc, char **argv)
@@ -104,12 +59,12 @@ static void parse_options(int argc, char **argv)
 
 	while ((option = getopt(argc, argv, "a:p:r:x:m:t:v")) != -1) {
 		switch (option) {
-		case 'a': parse_address(optarg); break;
-		case 'p': options.port = parse_number(optarg, 65535); break;
-		case 'r': options.read_only_port = parse_number(optarg, 65535); break;
+		case 'a': command_address(optarg, &options.address, usage); break;
+		case 'p': options.port = command_number(optarg, 65535, usage); break;
+		case 'r': options.read_only_port = command_number(optarg, 65535, usage); break;
 		case 'x': options.export = optarg; break;
-		case 'm': options.access = parse_number(optarg, ACCESS_ALL); break;
-		case 't': options.timeout = parse_number(optarg, 31); break;
+		case 'm': options.access = command_number(optarg, ACCESS_ALL, usage); break;
+		case 't': options.timeout = command_number(optarg, 31, usage); break;
 		case 'v': options.verbose = true; break;
 		default: fputs(usage, stderr); exit(2);
 		}
@@ -120,30 +75,7 @@ static void parse_options(int argc, char **argv)
 	}
 }
 
-/* ---- reports ---- */
-
-void report_ok(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	printf("ok ");
-	vprintf(format, args);
-	printf("\n");
-	va_end(args);
-}
-
-void report_failure(const char *format, ...)
-{
-	va_list args;
-
-	failures++;
-	va_start(args, format);
-	printf("FAIL ");
-	vprintf(format, args);
-	printf("\n");
-	va_end(args);
-}
+/* ---- helpers of the checks ---- */
 
 const char *status_text(const struct peer *peer, int status)
 {
@@ -157,8 +89,6 @@ const char *status_text(const struct peer *peer, int status)
 		snprintf(at, sizeof(text[0]), "%s (%d)", ibv_wc_status_str(status), status);
 	return at;
 }
-
-/* ---- helpers of the checks ---- */
 
 int connect_to(struct peer *peer, unsigned short port, const struct ask *ask)
 {

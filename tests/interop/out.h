@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "commands.h"
 #include "exchange.h"
 #include "pattern.h"
 
@@ -34,7 +35,6 @@ struct options {
 };
 
 extern struct options options;
-extern unsigned int failures;
 
 struct arrival {
 	const uint8_t *data; /* of a datagram: behind the header */
@@ -81,11 +81,6 @@ struct operation {
 	uint64_t swap;
 	const ORIEL_DATAGRAM *datagram; /* of UD only */
 };
-
-/* One line per check. report_failure() counts; the program then exits with 1. */
-void report_ok(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Returns false. */
-bool report_failure(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*
  * Connects to options.remote at `port`. Whatever comes back, the connection must be closed. After
