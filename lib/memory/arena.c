@@ -112,7 +112,7 @@ static int check_header(const struct arena_header *header, uint64_t file_size,
 
 int arena_adopt(struct arena *arena, int fd, const struct arena_spec *spec)
 {
-	struct arena found;
+	struct arena found = { 0 };
 	struct stat file;
 	int rc;
 
