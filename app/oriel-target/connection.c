@@ -72,8 +72,7 @@ static void post_receive(struct connection *connection, unsigned int slot)
 		connection_close(connection);
 }
 
-/* --- messages of the client ----------------------------------------------------------------------
- */
+/* --- messages of the client ------------------------------------------------------------------- */
 
 static void send_reply(struct connection *connection, const struct export_reply *reply)
 {
@@ -199,8 +198,7 @@ void connection_completion(PVOID context, NTSTATUS status)
 	NdkArmCq(target->cq, NDK_CQ_NOTIFY_ANY);
 }
 
-/* --- the end
- * --------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void on_closed(PVOID context)
 {
@@ -243,8 +241,7 @@ static void on_disconnect(PVOID context)
 	connection_close(context);
 }
 
-/* --- the beginning
- * --------------------------------------------------------------------------------- */
+/* --- the beginning ---------------------------------------------------------------------------- */
 
 static void refuse(NDK_CONNECTOR *connector, uint32_t code)
 {

@@ -25,8 +25,7 @@ static NTSTATUS register_memory(struct target *target, MDL *mdl, SIZE_T length, 
 					     sync_requested, &sync));
 }
 
-/* --- listeners -----------------------------------------------------------------------------------
- */
+/* --- listeners -------------------------------------------------------------------------------- */
 
 static socklen_t to_sockaddr(const struct target_address *address, struct sockaddr_storage *out)
 {
@@ -101,8 +100,7 @@ static NTSTATUS listen_everywhere(struct target *target)
 	return status;
 }
 
-/* --- the adapter
- * ------------------------------------------------------------------------------------ */
+/* --- the adapter ------------------------------------------------------------------------------ */
 
 static void on_event(PVOID context, ORIEL_EVENT event, NDK_OBJECT_HEADER *object, ULONG reason)
 {

@@ -353,8 +353,7 @@ static int run_fault(const struct options *options)
 	return status;
 }
 
-/* --- commands -----------------------------------------------------------------------------------
- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 struct part {
 	const char *command;

@@ -365,8 +365,7 @@ static const struct key fault_keys[] = {
 	{ NULL, NULL },
 };
 
-/* --- sections and keys ---------------------------------------------------------------------------
- */
+/* --- sections and keys ------------------------------------------------------------------------ */
 
 static void run_key(struct parse *parse, const struct ini_entry *entry, const struct key *keys,
 		    uint64_t *seen)

@@ -120,8 +120,7 @@ void link_close(struct flood *f)
 	rte_eal_cleanup();
 }
 
-/* --- frames out --------------------------------------------------------------------------------
- */
+/* --- frames out ------------------------------------------------------------------------------- */
 
 struct rte_mbuf *link_buffer(struct flood *f)
 {
@@ -169,8 +168,7 @@ void link_send(struct flood *f, uint32_t number, struct rte_mbuf *frame)
 		queue_flush(f, (uint16_t)number);
 }
 
-/* --- frames in ---------------------------------------------------------------------------------
- */
+/* --- frames in -------------------------------------------------------------------------------- */
 
 static void receive_other(struct flood *f, const uint8_t *data, uint32_t length)
 {
@@ -243,8 +241,7 @@ unsigned int link_poll(struct flood *f)
 	return count;
 }
 
-/* --- the peer's Ethernet address -----------------------------------------------------------------
- */
+/* --- the peer's Ethernet address -------------------------------------------------------------- */
 
 static void ask(struct flood *f, const uint8_t next_hop[16])
 {

@@ -108,8 +108,7 @@ static const struct option long_options[] = {
 
 static struct flood flood;
 
-/* --- options ------------------------------------------------------------------------------------
- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static bool complain(const char *option, const char *value, const char *expected)
 {
@@ -360,8 +359,7 @@ static bool parse(int argc, char *argv[], struct flood_options *o)
 	return complete(o);
 }
 
-/* --- the run
- * --------------------------------------------------------------------------------------- */
+/* --- the run ---------------------------------------------------------------------------------- */
 
 static void on_signal(int signal)
 {

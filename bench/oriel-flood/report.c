@@ -6,8 +6,7 @@
 
 #include "oriel-flood/flood.h"
 
-/* --- histogram: 64 steps in each power of two, so 1.6 % fine
- * --------------------------------------- */
+/* --- histogram: 64 steps in each power of two, so 1.6 % fine ---------------------------------- */
 
 #define STEP_BITS 6u
 #define STEPS     (1u << STEP_BITS)
@@ -63,8 +62,7 @@ uint64_t histogram_count(const struct histogram *h)
 	return h->count;
 }
 
-/* --- text
- * ------------------------------------------------------------------------------------------ */
+/* --- text ------------------------------------------------------------------------------------- */
 
 static const char *const operation_name[] = { "write", "read", "send", "atomic" };
 
@@ -120,8 +118,7 @@ void report_line(const struct flood *f)
 		       (unsigned long long)c->answers_checked);
 }
 
-/* --- JSON
- * ------------------------------------------------------------------------------------------ */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static json_t *counters_json(const struct flood *f)
 {

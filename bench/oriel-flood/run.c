@@ -23,8 +23,7 @@ static uint32_t message_psn(const struct flood *f, const struct flood_qp *qp, ui
 	return psn_add(qp->start, (uint32_t)(message * f->psns_per_message) & PSN_MASK);
 }
 
-/* --- answers -----------------------------------------------------------------------------------
- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 /* Everything before `psn` has arrived. */
 static void progress(struct flood *f, struct flood_qp *qp, uint32_t psn)
@@ -120,8 +119,7 @@ void flood_echo(struct flood *f, const struct bth *bth)
 	progress(f, &f->qp[index], psn_add(be24_get(bth->psn), 1));
 }
 
-/* --- requests ----------------------------------------------------------------------------------
- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 static bool answers_each(const struct flood *f)
 {
@@ -240,8 +238,7 @@ static bool send_next(struct flood *f)
 	return true;
 }
 
-/* --- queue pairs that stand still ----------------------------------------------------------------
- */
+/* --- queue pairs that stand still ------------------------------------------------------------- */
 
 static void scan(struct flood *f, uint64_t now)
 {
@@ -290,8 +287,7 @@ static void drain(struct flood *f)
 	}
 }
 
-/* --- runs ----------------------------------------------------------------------------------------
- */
+/* --- runs ------------------------------------------------------------------------------------- */
 
 static void begin_measuring(struct flood *f)
 {

@@ -9,8 +9,7 @@
 
 #define RESOURCES_EACH 16u
 
-/* --- what surrounds the transport --------------------------------------------------------------
- */
+/* --- what surrounds the transport ------------------------------------------------------------- */
 
 static struct pktbuf *on_get(void *context, const uint8_t source_mac[6])
 {
@@ -35,8 +34,7 @@ static void on_notify(void *context, uint32_t session)
 {
 }
 
-/* --- creation ------------------------------------------------------------------------------------
- */
+/* --- creation --------------------------------------------------------------------------------- */
 
 static uint32_t power_of_two(uint32_t least)
 {
@@ -239,8 +237,7 @@ void engine_destroy(struct engine *engine)
 	free(engine);
 }
 
-/* --- frames
- * --------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 uint32_t engine_request(struct engine *engine, uint32_t i, uint8_t opcode, uint32_t token,
 			uint32_t size, uint8_t *frame)

@@ -52,8 +52,7 @@ struct benchmark {
 	uint32_t argument;
 };
 
-/* --- ICRC
- * ------------------------------------------------------------------------------------------ */
+/* --- ICRC ------------------------------------------------------------------------------------- */
 
 static bool set_up_bytes(struct bench *bench, uint32_t size)
 {
@@ -84,8 +83,7 @@ static void run_memcpy(struct bench *bench, uint64_t times)
 	}
 }
 
-/* --- tables
- * ---------------------------------------------------------------------------------------- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 static bool shuffle(struct bench *bench, uint32_t places)
 {
@@ -147,8 +145,7 @@ static void run_qp_find(struct bench *bench, uint64_t times)
 		bench->sum += qp_find(e->shared, e->qpn[bench->order[i % (FRAMES * 64)]]);
 }
 
-/* --- windows
- * ------------------------------------------------------------------------------------------ */
+/* --- windows ---------------------------------------------------------------------------------- */
 
 /* A bind and its invalidate with the grace period of one worker that reports at once. */
 static void run_bind(struct bench *bench, uint64_t times)
@@ -179,8 +176,7 @@ static void run_bind(struct bench *bench, uint64_t times)
 	e->token[0] = request.token;
 }
 
-/* --- frames
- * --------------------------------------------------------------------------------------------- */
+/* --- frames ----------------------------------------------------------------------------------- */
 
 static bool set_up_frames(struct bench *bench, uint8_t opcode, uint32_t qps)
 {
@@ -364,9 +360,7 @@ static bool set_up_build(struct bench *bench, uint32_t size)
 	return set_up_queue_pairs(bench, 1);
 }
 
-/* --- rings
- * --------------------------------------------------------------------------------------------------
- */
+/* --- rings ------------------------------------------------------------------------------------ */
 
 static bool set_up_ring(struct bench *bench, uint32_t argument)
 {
@@ -389,9 +383,7 @@ static void run_ring(struct bench *bench, uint64_t times)
 	}
 }
 
-/* --- the list
- * ------------------------------------------------------------------------------------------------
- */
+/* --- the list --------------------------------------------------------------------------------- */
 
 static const struct benchmark benchmarks[] = {
 	{ "icrc-64", set_up_bytes, run_icrc, 64 },
@@ -437,9 +429,7 @@ static void tear_down(struct bench *bench)
 	*bench = (struct bench){ .sum = bench->sum };
 }
 
-/* --- measuring
- * ---------------------------------------------------------------------------------------------------
- */
+/* --- measuring -------------------------------------------------------------------------------- */
 
 static double now_ns(void)
 {

@@ -9,8 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* --- TCP, messages
- * ---------------------------------------------------------------------------------- */
+/* --- TCP, messages ---------------------------------------------------------------------------- */
 
 static bool tcp_send(struct perftest_channel *channel, const uint8_t *data, size_t size)
 {
@@ -51,8 +50,7 @@ static bool tcp_pending(struct perftest_channel *channel)
 	return poll(&fd, 1, 0) > 0;
 }
 
-/* --- both ways
- * ------------------------------------------------------------------------------------ */
+/* --- both ways -------------------------------------------------------------------------------- */
 
 static bool send_message(struct perftest_channel *channel, const void *data, size_t size)
 {

@@ -31,9 +31,7 @@ static void set_port(struct sockaddr_storage *address, uint16_t port)
 		((struct sockaddr_in *)address)->sin_port = htons(port);
 }
 
-/* --- the path MTU
- * -----------------------------------------------------------------------------------
- */
+/* --- the path MTU ----------------------------------------------------------------------------- */
 
 static NTSTATUS try_mtu(struct perftest *p, NDK_QP *qp, uint32_t mtu)
 {
@@ -79,9 +77,7 @@ bool perftest_path_mtu(struct perftest *p)
 	return NT_SUCCESS(status) || session_complain("finding the MTU", status);
 }
 
-/* --- by number
- * --------------------------------------------------------------------------------------
- */
+/* --- by number -------------------------------------------------------------------------------- */
 
 static bool peer_address(struct perftest *p, uint32_t index, struct sockaddr_storage *remote)
 {
@@ -162,9 +158,7 @@ bool perftest_connect_by_number(struct perftest *p)
 	return true;
 }
 
-/* --- by rdma_cm
- * -------------------------------------------------------------------------------------
- */
+/* --- by rdma_cm ------------------------------------------------------------------------------- */
 
 static bool resolve(struct perftest *p, struct sockaddr_storage *remote)
 {

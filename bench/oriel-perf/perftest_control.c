@@ -44,9 +44,7 @@ static socklen_t address_size(const struct sockaddr_storage *address)
 					      : sizeof(struct sockaddr_in);
 }
 
-/* --- objects
- * ---------------------------------------------------------------------------------------
- */
+/* --- objects ---------------------------------------------------------------------------------- */
 
 static NDK_SGE place(const struct perftest_control *control, unsigned int index, ULONG length)
 {
@@ -119,9 +117,7 @@ static void on_gone(PVOID context)
 	((struct perftest_control *)context)->gone = true;
 }
 
-/* --- client
- * ----------------------------------------------------------------------------------------
- */
+/* --- client ----------------------------------------------------------------------------------- */
 
 static NTSTATUS connect_once(struct perftest_channel *channel, const struct sockaddr_storage *local,
 			     const struct sockaddr_storage *remote)
@@ -166,9 +162,7 @@ bool perftest_cm_connect(struct perftest_channel *channel, NDK_PD *pd,
 	return NT_SUCCESS(status) || complain("connecting to the server (-R)", status);
 }
 
-/* --- server
- * ----------------------------------------------------------------------------------------
- */
+/* --- server ----------------------------------------------------------------------------------- */
 
 static void on_arrival(PVOID context, NDK_CONNECTOR *connector)
 {
@@ -235,9 +229,7 @@ bool perftest_cm_accept(struct perftest_channel *channel, NDK_PD *pd,
 	return NT_SUCCESS(status) || complain("accepting a client (-R)", status);
 }
 
-/* --- messages
- * --------------------------------------------------------------------------------------
- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static void take_results(struct perftest_control *control)
 {
@@ -303,9 +295,7 @@ bool perftest_cm_receive(struct perftest_channel *channel, void *data, size_t si
 	return NT_SUCCESS(post_receive(control, index));
 }
 
-/* --- the end
- * -----------------------------------------------------------------------------------------
- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void close_object(struct perftest_channel *channel, NDK_OBJECT_HEADER *object)
 {

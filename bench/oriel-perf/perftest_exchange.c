@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- version, numbers, MTU --------------------------------------------------------------------
- */
+/* --- version, numbers, MTU -------------------------------------------------------------------- */
 
 void perftest_version_encode(uint8_t out[static PERFTEST_VERSION_SIZE])
 {
@@ -72,8 +71,7 @@ bool perftest_mtu_parse(const uint8_t in[static PERFTEST_MTU_SIZE], uint32_t *mt
 	return true;
 }
 
-/* --- keys ----------------------------------------------------------------------------------------
- */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 void perftest_key_text_encode(const struct perftest_key *key,
 			      uint8_t out[static PERFTEST_KEY_TEXT_SIZE])
@@ -193,9 +191,7 @@ bool perftest_key_binary_parse(const uint8_t *in, size_t size, struct perftest_k
 	return true;
 }
 
-/* --- reports
- * --------------------------------------------------------------------------------------
- */
+/* --- reports ---------------------------------------------------------------------------------- */
 
 static double *report_figure(struct perftest_report *report, unsigned int field)
 {
@@ -229,9 +225,7 @@ void perftest_report_parse(const uint8_t in[static PERFTEST_REPORT_SIZE], unsign
 		memcpy(report_figure(report, field), &bits, sizeof(bits));
 }
 
-/* --- addresses
- * ------------------------------------------------------------------------------------
- */
+/* --- addresses -------------------------------------------------------------------------------- */
 
 static const uint8_t ipv4_prefix[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
 

@@ -14,9 +14,7 @@
 #define CYCLE 4096u
 #define LINE  64u
 
-/* --- single steps
- * ---------------------------------------------------------------------------------
- */
+/* --- single steps ----------------------------------------------------------------------------- */
 
 static bool swap_key(struct perftest *p, uint32_t index, struct perftest_key *theirs)
 {
@@ -106,9 +104,7 @@ static bool swap_keys(struct perftest *p)
 	return true;
 }
 
-/* --- before the data
- * ------------------------------------------------------------------------------
- */
+/* --- before the data -------------------------------------------------------------------------- */
 
 static void fill_key(struct perftest *p, uint32_t index)
 {
@@ -202,9 +198,7 @@ bool perftest_open(struct perftest *p, struct session *session, const struct per
 	return true;
 }
 
-/* --- around the data
- * ------------------------------------------------------------------------------
- */
+/* --- around the data -------------------------------------------------------------------------- */
 
 static bool swap_reports(struct perftest *p, const struct perftest_report *ours,
 			 struct perftest_report *theirs)

@@ -19,8 +19,7 @@ static bool complain(const char *what, const char *why)
 	return false;
 }
 
-/* --- TCP, client
- * ------------------------------------------------------------------------------------ */
+/* --- TCP, client ------------------------------------------------------------------------------ */
 
 static int connect_first(const struct addrinfo *list)
 {
@@ -62,8 +61,7 @@ bool perftest_tcp_connect(struct perftest_channel *channel, const char *host, ui
 	return true;
 }
 
-/* --- TCP, server
- * ------------------------------------------------------------------------------------ */
+/* --- TCP, server ------------------------------------------------------------------------------ */
 
 /* One socket for both families. */
 static int listen_at(uint16_t port)

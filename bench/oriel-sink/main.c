@@ -83,8 +83,7 @@ static bool complain(const char *what, NTSTATUS status)
 	return false;
 }
 
-/* --- many requests at a time -------------------------------------------------------------------
- */
+/* --- many requests at a time ------------------------------------------------------------------ */
 
 /* Where a create puts its object: its place in an array. */
 struct place {
@@ -146,8 +145,7 @@ static bool begun(struct sink *sink, struct place *place, NTSTATUS status)
 	return NT_SUCCESS(status);
 }
 
-/* --- objects
- * --------------------------------------------------------------------------------------- */
+/* --- objects ---------------------------------------------------------------------------------- */
 
 static bool open_domain(struct sink *sink)
 {
@@ -220,8 +218,7 @@ static bool open_windows(struct sink *sink)
 	return settle(sink, 0) || complain("windows", sink->failed);
 }
 
-/* --- connecting
- * ------------------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------------- */
 
 static bool choose_local(struct sink *sink)
 {
@@ -291,8 +288,7 @@ static bool connect_all(struct sink *sink)
 	return settle(sink, 0) || complain("connecting queue pairs", sink->failed);
 }
 
-/* --- windows
- * ----------------------------------------------------------------------------------------- */
+/* --- windows ---------------------------------------------------------------------------------- */
 
 static uint8_t *window_address(const struct sink *sink, uint32_t index)
 {
@@ -386,8 +382,7 @@ static bool churn(struct sink *sink)
 	return true;
 }
 
-/* --- receives, table, the rest
- * ------------------------------------------------------------------------ */
+/* --- receives, table, the rest ---------------------------------------------------------------- */
 
 static bool post_receives(struct sink *sink)
 {
@@ -498,8 +493,7 @@ static bool run(struct sink *sink)
 	return true;
 }
 
-/* --- options
- * -------------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 enum {
 	OPTION_PEER = 256,

@@ -406,8 +406,7 @@ void control_shutdown(struct control *control)
 		linger(control);
 }
 
-/* --- status -------------------------------------------------------------------------------------
- */
+/* --- status ----------------------------------------------------------------------------------- */
 
 void control_get_status(const struct control *control, struct control_status *status)
 {

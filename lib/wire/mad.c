@@ -267,8 +267,7 @@ void cm_dreq_encode(const struct cm_dreq *dreq, uint64_t tid, uint8_t mad[MAD_SI
 	memcpy(m + 12, dreq->private_data, CM_DREQ_PRIVATE);
 }
 
-/* --- SIDR ---------------------------------------------------------------------------------------
- */
+/* --- SIDR ------------------------------------------------------------------------------------- */
 
 void cm_sidr_req_parse(const uint8_t mad[MAD_SIZE], struct cm_sidr_req *req)
 {
@@ -316,8 +315,7 @@ void cm_sidr_rep_encode(const struct cm_sidr_rep *rep, uint64_t tid, uint8_t mad
 	memcpy(m + 96, rep->private_data, CM_SIDR_REP_PRIVATE);
 }
 
-/* --- RDMA IP CM service
- * --------------------------------------------------------------------------- */
+/* --- RDMA IP CM service ----------------------------------------------------------------------- */
 
 static void address_parse_cma(const uint8_t field[16], uint8_t ip_version, uint8_t gid[16])
 {

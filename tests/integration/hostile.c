@@ -215,8 +215,7 @@ static bool case_wakeups(void)
 	return true;
 }
 
-/* --- death
- * ---------------------------------------------------------------------------------------- */
+/* --- death ------------------------------------------------------------------------------------ */
 
 /* Set-up and traffic without an end of its own. */
 static void live(void)

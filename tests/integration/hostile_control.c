@@ -142,8 +142,7 @@ bool case_scribble(void)
 	return true;
 }
 
-/* --- the socket ---------------------------------------------------------------------------------
- */
+/* --- the socket ------------------------------------------------------------------------------- */
 
 /* More descriptors than lib/shm would send. */
 static bool send_fds(struct raw *raw, const void *message, size_t length, unsigned int count)

@@ -49,8 +49,7 @@ static void teardown(void)
 
 TestSuite(object, .init = setup, .fini = teardown);
 
-/* --- handles -----------------------------------------------------------------------------------
- */
+/* --- handles ---------------------------------------------------------------------------------- */
 
 Test(object, a_handle_finds_its_object_of_its_session_and_type_only)
 {
@@ -91,8 +90,7 @@ Test(object, an_object_that_is_being_closed_is_found_no_more)
 	cr_assert_null(object_find(&control, 1, object_handle(&control, mr), OBJECT_TYPE_MR));
 }
 
-/* --- lists, limits -----------------------------------------------------------------------------
- */
+/* --- lists, limits ---------------------------------------------------------------------------- */
 
 Test(object, the_table_ends_and_goes_on_when_something_is_freed)
 {
@@ -128,8 +126,7 @@ Test(object, lists_of_sessions_hold_exactly_their_objects_whatever_the_order_of_
 	cr_assert_eq(counted[2], session_at(&control, 2)->objects);
 }
 
-/* --- users ---------------------------------------------------------------------------------------
- */
+/* --- users ------------------------------------------------------------------------------------ */
 
 Test(object, a_close_goes_on_with_the_last_of_those_that_needed_the_object)
 {

@@ -265,8 +265,7 @@ void move_rig_stop(void)
 	nftw(rte_eal_get_runtime_dir(), remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* --- turns --------------------------------------------------------------------------------------
- */
+/* --- turns ------------------------------------------------------------------------------------ */
 
 static uint32_t landing_of(const uint8_t *frame, uint32_t length)
 {

@@ -127,8 +127,7 @@ Test(wire_psn, difference_undoes_the_sum)
 	}
 }
 
-/* --- codes -------------------------------------------------------------------------------------
- */
+/* --- codes ------------------------------------------------------------------------------------ */
 
 /* IBTA's table of RNR NAK timers, in microseconds. */
 Test(wire_codes, rnr_timers)
@@ -179,8 +178,7 @@ Test(wire_codes, partition_keys)
 	cr_expect_not(pkey_match(0, 0));
 }
 
-/* --- opcodes -----------------------------------------------------------------------------------
- */
+/* --- opcodes ---------------------------------------------------------------------------------- */
 
 /* Every header named by a flag stands at its offset, one behind the other, none missing. */
 static void headers_are_contiguous(uint8_t opcode, const struct opcode_info *op)
@@ -253,8 +251,7 @@ Test(wire_opcode, place_in_the_message_is_what_the_name_says)
 	}
 }
 
-/* --- addresses ----------------------------------------------------------------------------------
- */
+/* --- addresses -------------------------------------------------------------------------------- */
 
 Test(wire_gid, ipv4_is_mapped)
 {

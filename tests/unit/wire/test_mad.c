@@ -444,8 +444,7 @@ Test(wire_mad, req_of_rping)
 	cr_expect_arr_eq(cma.destination_gid, remote, 16);
 }
 
-/* --- the RDMA IP CM service
- * ------------------------------------------------------------------------ */
+/* --- the RDMA IP CM service ------------------------------------------------------------------- */
 
 /* B18: version and IP version in the high nibbles, port, IPv4 in the last four of sixteen bytes. */
 Test(wire_mad, b18_cma_header_ipv4)

@@ -312,8 +312,7 @@ Test(wire_parse, b16_udp_checksum_is_ignored)
 	}
 }
 
-/* --- IP ----------------------------------------------------------------------------------------
- */
+/* --- IP --------------------------------------------------------------------------------------- */
 
 static void make_fragment(struct frame *frame, uint16_t identification, uint16_t fragment)
 {
@@ -385,8 +384,7 @@ Test(wire_parse, b118_ipv4_header_checksum)
 	}
 }
 
-/* --- what is not ours ----------------------------------------------------------------------------
- */
+/* --- what is not ours ------------------------------------------------------------------------- */
 
 Test(wire_parse, other_protocols_are_told_from_malformed_ones)
 {
@@ -422,8 +420,7 @@ Test(wire_parse, captured_tcp_is_not_roce)
 	cr_expect_gt(count, 100);
 }
 
-/* --- tags
- * ----------------------------------------------------------------------------------------- */
+/* --- tags ------------------------------------------------------------------------------------- */
 
 /* W21: one 802.1Q tag; the caller decides on its VID. */
 Test(wire_parse, w21_tags)
