@@ -39,8 +39,8 @@ ip = 10.66.1.1/24
 
 def run(where, arguments):
     result = subprocess.run(
-        ["chrt", "-r", "2", "taskset", "-c", str(rig.cpu(1)), rig.program("oriel-perf"), "--json", "-D", SECONDS,
-         *where, *arguments], capture_output=True, text=True, check=False)
+        ["chrt", "-r", "2", "taskset", "-c", str(rig.cpu(1)), rig.program("oriel-perf"), "--json",
+         "-D", SECONDS, *where, *arguments], capture_output=True, text=True, check=False)
     if result.returncode:
         sys.exit(f"{where} {arguments}: {result.stderr}")
     return json.loads(result.stdout)["results"][0]

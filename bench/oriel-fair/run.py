@@ -20,8 +20,8 @@ ROWS = (  # readers, bytes of a READ, READs under way
 
 def measure(client, seconds):
     for number, (readers, size, depth) in enumerate(ROWS):
-        arguments = ["chrt", "-f", "1", f"{rig.build_root()}/bench/oriel-fair", "--export", "10.66.0.1:7471",
-                     "--readers", str(readers), "--size", str(size), "--tx-depth", str(depth),
+        arguments = ["chrt", "-f", "1", f"{rig.build_root()}/bench/oriel-fair",
+                     "--export", "10.66.0.1:7471", "--readers", str(readers), "--size", str(size), "--tx-depth", str(depth),
                      "--duration", str(seconds)] + ["--head"] * (number == 0)
         subprocess.run(arguments, env={**os.environ, "ORIEL_SOCKET": client.socket}, check=True)
 

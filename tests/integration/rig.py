@@ -290,7 +290,8 @@ class Daemon(Process):
                  wait=True):
         self.socket = f"{WORK}/{name}.sock"
         self.config = write_file(f"{name}.conf", DAEMON.format(
-            cpu=cpu(number), workers=workers or cpu(number), socket=self.socket, device=device, ip=ip, more=more, port=port))
+            cpu=cpu(number), workers=workers or cpu(number), socket=self.socket, device=device,
+            ip=ip, more=more, port=port))
         super().__init__(name, [program("orield"), "--config", self.config])
         if wait:
             self.wait_log("orield: ready")
@@ -324,8 +325,8 @@ class Daemon(Process):
         """How much of everything exists; timewait is not an object."""
         status = self.status()
         return {key: status[key] for key in (
-            "sessions", "pds", "cqs", "mrs", "mws", "qps", "connectors", "listeners", "srqs", "addresses",
-            "connections", "connections_pending", "tokens_valid", "memory_bytes")}
+            "sessions", "pds", "cqs", "mrs", "mws", "qps", "connectors", "listeners", "srqs",
+            "addresses", "connections", "connections_pending", "tokens_valid", "memory_bytes")}
 
     def expect_counts(self, baseline):
         """Waits until everything is as it was."""

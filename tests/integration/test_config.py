@@ -134,7 +134,8 @@ def daemon_ranges():
 
 @test("B116: other keys of orield refuse what they do not know")
 def daemon_words():
-    for key, values in (("idle", ("", "BUSY", "sleepy")), ("migrate", ("", "Yes", "auto")), ("hugepages", ("", "maybe", "1")),
+    for key, values in (("idle", ("", "BUSY", "sleepy")), ("migrate", ("", "Yes", "auto")),
+                        ("hugepages", ("", "maybe", "1")),
                         ("telemetry", ("", "auto", "true")), ("socket", ("", "a.sock")),
                         ("gateway", ("10.0.0.256", "10.0.0.254/24", "224.0.0.1")),
                         ("enabled", ("", "on", "auto")), ("dscp", ("", "Peer", "af11")),

@@ -93,7 +93,8 @@ def moving_mac():
         expect_equal(got.destination_mac, mac_bytes(peer.mac), "where a new connection sends")
         expect_equal(c.rep.packet.destination_mac, mac_bytes(peer.mac), "where the REP went")
         for old in some[-5:]:
-            expect(old.write(0, b"moved?").destination_mac in macs, "a MAC that was never the peer's")
+            expect(old.write(0, b"moved?").destination_mac in macs,
+                   "a MAC that was never the peer's")
         some.append(c)
     for c in some:
         c.disconnect()
@@ -105,7 +106,8 @@ def own_mac():
     subprocess.run(["ip", "tuntap", "add", "mode", "tun", "name", "tun7"], check=True)
     subprocess.run(["ip", "link", "set", "tun7", "up"], check=True)
     daemon = rig.Daemon("t", "net_af_packet0,iface=tun7", "10.73.0.1/16", wait=False)
-    expect(daemon.wait() > 0 and "no Ethernet address" in daemon.log(), f"a tun device: {daemon.log()}")
+    expect(daemon.wait() > 0 and "no Ethernet address" in daemon.log(),
+           f"a tun device: {daemon.log()}")
     daemon, target, wire = stage("c", "10.73.0.1/16", "10.73.0.1:7471", ip4="10.73.0.1")
     before = daemon.port()["mac"]
     subprocess.run(["ip", "link", "set", "dc", "address", "02:00:00:00:99:99"], check=True)

@@ -92,7 +92,8 @@ def mistakes():
         expect(result.returncode == 1 and b"REFUSED" in result.stderr, f"{name}: {result.stderr}")
         result = subprocess.run([rig.program(name), *arguments], capture_output=True, timeout=60,
                                 check=False, env={**os.environ, "ORIEL_SOCKET": "/run/nobody"})
-        expect(result.returncode == 1 and b"/run/nobody" in result.stderr, f"{name}: {result.stderr}")
+        expect(result.returncode == 1 and b"/run/nobody" in result.stderr,
+               f"{name}: {result.stderr}")
         result = run(Pair.b, name, "-Z")
         expect(result.returncode == 2 and b"Usage" in result.stderr, f"{name}: {result.stderr}")
 

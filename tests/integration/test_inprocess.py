@@ -168,8 +168,8 @@ def refusals():
     refused(PREFIX + path, f"{path}:2: [daemon] idle = lazy: expected busy or adaptive")
     path = rig.write_file("bad.conf", PORT.format(device="net_nothing0", more=""))
     refused(PREFIX + path, "DPDK has no driver net_nothing here")
-    path = rig.write_file("bad.conf", PORT.format(device="net_memif0,socket=/no/where,socket-abstract=no",
-                                                  more=""))
+    device = "net_memif0,socket=/no/where,socket-abstract=no"
+    path = rig.write_file("bad.conf", PORT.format(device=device, more=""))
     refused(PREFIX + path, "net_memif0")
 
 

@@ -14,7 +14,8 @@ PROGRAMS = ["orield", "orielctl", "oriel-target", "oriel-perf"]
 
 
 def run(*words, **options):
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120, **options)
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120,
+                          **options)
 
 
 def install():

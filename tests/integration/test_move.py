@@ -104,8 +104,8 @@ def under_load():
         expect(asked < 100 * goal, "so many were asked for, and still too few have happened")
     must_go_on(traffic)
     verdicts = server.verdicts() + client.verdicts()
-    rig.note(f"{counter(server, 'moved_in')} and {counter(client, 'moved_in')} moves; {rounds(traffic) * 64} "
-             f"rounds of data; {dict(verdicts)}")
+    rig.note(f"{counter(server, 'moved_in')} and {counter(client, 'moved_in')} moves; "
+             f"{rounds(traffic) * 64} rounds of data; {dict(verdicts)}")
     for daemon in (server, client):
         until(lambda: counter(daemon, "moved_in") == counter(daemon, "moved_out"),
               "as many arrive as have left")

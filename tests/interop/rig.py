@@ -221,7 +221,8 @@ class Rig:
         return self.must_succeed(
             f"export-client {words}",
             [HARNESS, "exec", "--timeout", str(timeout), GUEST,
-             f"export-client -a {self.daemon_address[version]} -p {PORT} -r {READ_ONLY_PORT} {words}"],
+             f"export-client -a {self.daemon_address[version]} -p {PORT} -r {READ_ONLY_PORT} "
+             f"{words}"],
             timeout + 30)
 
     def connect_out(self, version, words, port=STOCK_PORT, mtu=1024, timeout=180):
