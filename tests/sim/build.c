@@ -37,8 +37,7 @@ static void add_sge(struct end *end, struct op *op, uint32_t offset, uint32_t le
 
 	op->local_piece[i] = (struct piece){ offset, length };
 	op->local_pieces = i + 1;
-	op->list[i] = (struct shm_sge){ host_address(host, offset), length,
-					host->local[rng_below(&end->pair->world->traffic, 2)] };
+	op->list[i] = host_sge(host, &end->pair->world->traffic, offset, length);
 }
 
 /* New bytes in a source that nothing in hand is reading. */

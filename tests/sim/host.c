@@ -240,6 +240,16 @@ uint64_t host_address(const struct host *host, uint32_t offset)
 	return host->base + offset;
 }
 
+struct shm_sge host_sge(const struct host *host, struct rng *rng, uint32_t offset, uint32_t length)
+{
+	const uint32_t way = rng_below(rng, 16);
+
+	if (way == 0)
+		return (struct shm_sge){ (uint64_t)host->segment << LOGICAL_OFFSET_BITS | offset,
+					 length, memory_privileged_token(host->memory) };
+	return (struct shm_sge){ host_address(host, offset), length, host->local[way % 2] };
+}
+
 /* Tokens and QPNs follow from the seed as well. */
 static void set_keys(struct host *host)
 {

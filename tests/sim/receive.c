@@ -50,8 +50,7 @@ static uint32_t lay_out(struct end *end, struct receive *receive, struct shm_sge
 		const uint32_t length = i + 1 == pieces ? left : rng_below(rng, left + 1);
 
 		receive->piece[i] = (struct piece){ at, length };
-		sge[i] = (struct shm_sge){ host_address(end->host, at), length,
-					   end->host->local[rng_below(rng, 2)] };
+		sge[i] = host_sge(end->host, rng, at, length);
 		left -= length;
 		at += length + rng_below(rng, 8);
 	}

@@ -464,6 +464,8 @@ void host_start_worker(struct sim_worker *worker, bool adopted);
 struct sim_cq *cq_open(struct host *host, uint32_t depth, uint32_t notify);
 void cq_close(struct sim_cq *cq);
 uint64_t host_address(const struct host *host, uint32_t offset);
+/* Those bytes, by one of the local tokens or now and then by the privileged one. */
+struct shm_sge host_sge(const struct host *host, struct rng *rng, uint32_t offset, uint32_t length);
 /* When all is still: no token is lost. */
 void host_check_tokens(struct host *host);
 /* A token for a bind, out of the session's stock. */
