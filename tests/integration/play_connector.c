@@ -245,6 +245,27 @@ static void connector_nobody(struct end *a, struct end *b)
 	complete_and_talk(&server, a, connector, qp, 0);
 }
 
+/* NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED is not there, and so no way to oneself. */
+static void connector_loopback(struct end *a, struct end *b)
+{
+	struct sockaddr_storage self = a->address;
+	NDK_CONNECTOR *connector = create_connector(a);
+	NDK_QP *qp = create_qp(a, NULL);
+	struct server server, at_home;
+	NDK_ADAPTER_INFO info;
+	ULONG size = sizeof(info);
+
+	serve(&server, b, 1);
+	serve(&at_home, a, 1);
+	set_port(&self, PORT);
+	SUCCEEDS(NdkQueryAdapterInfo(a->adapter, &info, &size));
+	DEMAND(!(info.AdapterFlags & NDK_ADAPTER_FLAG_LOOPBACK_CONNECTIONS_SUPPORTED), "flags");
+	expect_status(connect_with(&server, a, connector, qp, &self, 0), STATUS_NETWORK_UNREACHABLE,
+		      "a connection to oneself");
+	SUCCEEDS(connect_to(&server, a, connector, qp, NULL, 0, PORT));
+	complete_and_talk(&server, a, connector, qp, 0);
+}
+
 /* Both ends ask at the same time, each from the port at which the other listens for it. */
 static void connector_crossing(struct end *a, struct end *b)
 {
@@ -282,6 +303,7 @@ const struct scene connector_scenes[] = {
 	{ "connector-ignored", connector_ignored },
 	{ "connector-limits", connector_limits },
 	{ "connector-rejects", connector_rejects },
+	{ "connector-loopback", connector_loopback },
 	{ "connector-nobody", connector_nobody },
 	{ "connector-retries", connector_retries },
 	{ "connector-twice", connector_twice },

@@ -225,6 +225,12 @@ def connector_nobody():
     play("connector-nobody")
 
 
+@test("NdkConnect to oneself: there is no loopback, and the adapter says so")
+def connector_loopback():
+    play("connector-loopback")
+    play("connector-loopback", six=True)
+
+
 @test("NdDualConnection, NdDualListen: what is in use is refused, and as it was")
 def connector_twice():
     play("connector-twice")
