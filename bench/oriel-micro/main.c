@@ -341,6 +341,22 @@ static void run_read(struct bench *bench, uint64_t times)
 	}
 }
 
+/* As many at once as a peer may have outstanding. */
+static void run_read_burst(struct bench *bench, uint64_t times)
+{
+	struct engine *e = bench->engine;
+	struct wire_view view;
+
+	wire_parse(bench->bytes, bench->length, &view);
+	for (uint64_t i = 0; i < times; i++) {
+		view.psn = e->psn[0];
+		e->psn[0] = psn_add(e->psn[0], 1);
+		transport_receive_at(e->worker, e->qp[0], &view, NULL, e->now);
+		if (i % 16 == 15)
+			bench->sum += transport_poll(e->worker, e->now);
+	}
+}
+
 static void run_idle_poll(struct bench *bench, uint64_t times)
 {
 	while (times--)
@@ -413,6 +429,7 @@ static const struct benchmark benchmarks[] = {
 	{ "packet-write-64-10000-qps", set_up_write, run_packet, 10000 },
 	{ "packet-write-64-1000000-windows", set_up_write_windows, run_packet, 1000000 },
 	{ "read-64", set_up_read, run_read, 1 },
+	{ "read-64-bursts", set_up_read, run_read_burst, 1 },
 	{ "idle-poll", set_up_queue_pairs, run_idle_poll, 1 },
 };
 #define BENCHMARKS (sizeof(benchmarks) / sizeof(benchmarks[0]))

@@ -8,10 +8,12 @@
 
 #include "memory/memory_private.h"
 
-static inline enum access_reason access_check_token(const struct accessor *who,
-						    const struct token_slot *slot, uint64_t meta,
-						    uint64_t address, uint64_t length,
-						    uint32_t rights)
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+static ALWAYS_INLINE enum access_reason access_check_token(const struct accessor *who,
+							   const struct token_slot *slot,
+							   uint64_t meta, uint64_t address,
+							   uint64_t length, uint32_t rights)
 {
 	const bool remote = (rights & RIGHTS_REMOTE) != 0;
 	const bool local = (rights & ~RIGHTS_REMOTE) != 0;
@@ -35,10 +37,10 @@ static inline enum access_reason access_check_token(const struct accessor *who,
 }
 
 /* As memory_access(), but knows no privileged token: for remote rights. */
-static inline enum access_reason access_check(const struct memory *memory,
-					      const struct accessor *who, uint32_t token,
-					      uint64_t address, uint64_t length, uint32_t rights,
-					      struct access *access)
+static ALWAYS_INLINE enum access_reason access_check(const struct memory *memory,
+						     const struct accessor *who, uint32_t token,
+						     uint64_t address, uint64_t length,
+						     uint32_t rights, struct access *access)
 {
 	const uint32_t index = token_slot_index(memory, token);
 	const struct token_slot *slot = &memory->slots[index];

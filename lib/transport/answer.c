@@ -142,7 +142,7 @@ void responder_duplicate(struct transport *t, struct qp *qp, const struct wire_v
 static bool refuse_again(struct transport *t, struct qp *qp, struct responder_resource *resource,
 			 enum access_reason reason)
 {
-	const struct frame_head head = {
+	const struct answer_head head = {
 		.opcode = OP_RC_ACKNOWLEDGE,
 		.psn = resource->next,
 		.syndrome = NAK_REMOTE_ACCESS,
@@ -150,7 +150,7 @@ static bool refuse_again(struct transport *t, struct qp *qp, struct responder_re
 	};
 	struct frame frame;
 
-	if (!frame_open(t, qp, &frame, &head, 0))
+	if (!frame_open_answer(t, qp, &frame, &head, 0))
 		return false;
 	frame_close(t, &frame);
 	count_verdict(t, VERDICT_ACCESS + reason);
@@ -194,7 +194,7 @@ static bool send_read_response(struct transport *t, struct qp *qp,
 				<< qp->mtu_shift;
 	const bool last = psn_add(resource->next, 1) == resource->end;
 	const uint32_t length = last ? resource->end_length - (uint32_t)offset : qp_mtu(qp);
-	const struct frame_head head = {
+	const struct answer_head head = {
 		.opcode = response_opcode(resource->next == resource->start, last),
 		.psn = resource->next,
 		.syndrome = AETH_ACK | AETH_UNLIMITED,
@@ -204,7 +204,7 @@ static bool send_read_response(struct transport *t, struct qp *qp,
 	struct access access;
 	struct frame frame;
 
-	if (!frame_open(t, qp, &frame, &head, length))
+	if (!frame_open_answer(t, qp, &frame, &head, length))
 		return false;
 	if (length) {
 		reason = access_check(t->shared->memory, &who, resource->token,
@@ -262,7 +262,7 @@ static bool send_answer(struct transport *t, struct qp *qp)
 {
 	const struct answer answer = qp->answer;
 	const bool nak = answer.kind == ANSWER_NAK || answer.kind == ANSWER_FATAL;
-	const struct frame_head head = {
+	const struct answer_head head = {
 		.opcode = OP_RC_ACKNOWLEDGE,
 		.psn = nak ? answer.psn : qp->ack_psn,
 		.syndrome = nak ? answer.syndrome : (uint8_t)(AETH_ACK | AETH_UNLIMITED),
@@ -270,7 +270,7 @@ static bool send_answer(struct transport *t, struct qp *qp)
 	};
 	struct frame frame;
 
-	if (!frame_open(t, qp, &frame, &head, 0))
+	if (!frame_open_answer(t, qp, &frame, &head, 0))
 		return false;
 	frame_close(t, &frame);
 	count_answer(t, &answer);

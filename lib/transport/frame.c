@@ -59,12 +59,11 @@ static void write_extensions(uint8_t *bth, const struct opcode_info *op,
 	}
 }
 
-bool frame_open_to(struct transport *t, const struct frame_template *template, uint32_t qpn,
-		   struct frame *frame, const struct frame_head *head, uint32_t payload)
+/* A buffer for a frame with so much payload; false: there is none. */
+static inline bool frame_start(struct transport *t, const struct frame_template *template,
+			       struct frame *frame, uint32_t payload)
 {
-	const struct opcode_info *op = &opcode_table[head->opcode];
 	struct pktbuf *packet = frame_get(t, template);
-	struct bth *bth;
 
 	if (packet == NULL)
 		return false;
@@ -78,16 +77,53 @@ bool frame_open_to(struct transport *t, const struct frame_template *template, u
 	frame->template = template;
 	frame->payload = payload;
 	frame->placed = 0;
-	bth = (struct bth *)frame_begin(packet->data, frame->template, head->opcode);
+	return true;
+}
+
+bool frame_open_to(struct transport *t, const struct frame_template *template, uint32_t qpn,
+		   struct frame *frame, const struct frame_head *head, uint32_t payload)
+{
+	const struct opcode_info *op = &opcode_table[head->opcode];
+	struct bth *bth;
+
+	if (!frame_start(t, template, frame, payload))
+		return false;
+	bth = (struct bth *)frame_begin(frame->packet->data, frame->template, head->opcode);
 	frame->place = (uint8_t *)bth + op->length;
 	if ((op->flags & OPF_PAYLOAD) && op->service != SERVICE_UD)
-		frame_set_ecn(packet->data, frame->template, t->data_ecn);
+		frame_set_ecn(frame->packet->data, frame->template, t->data_ecn);
 	/* As RNICs do; nobody should look at it. */
 	bth->flags = (uint8_t)(BTH_MIG | (head->solicited ? BTH_SE : 0));
 	bth_set_qpn(bth, qpn);
 	bth->ack_req = head->ack_request ? BTH_ACK : 0;
 	bth_set_psn(bth, head->psn);
 	write_extensions((uint8_t *)bth, op, head);
+	return true;
+}
+
+/*
+ * ACKs and READ responses are most of what a responder sends: BTH and AETH as two words, nothing
+ * zeroed first.
+ */
+bool frame_open_answer(struct transport *t, struct qp *qp, struct frame *frame,
+		       const struct answer_head *head, uint32_t payload)
+{
+	const struct frame_template *template = &qp_local(t, qp)->frame;
+	const uint64_t first = (uint64_t)head->opcode << 56 | (uint64_t)BTH_MIG << 48 |
+			       (uint64_t)PKEY_DEFAULT << 32 | qp->remote_qpn;
+	const uint64_t second =
+		(uint64_t)head->psn << 32 | (uint64_t)head->syndrome << 24 | head->msn;
+	uint8_t *bth;
+
+	if (!frame_start(t, template, frame, payload))
+		return false;
+	bth = frame->packet->data + template->length;
+	memcpy(frame->packet->data, template->prefix, sizeof(template->prefix));
+	put_be64(bth, first);
+	put_be64(bth + 8, second);
+	frame->place = bth + opcode_table[head->opcode].length;
+	if (head->opcode != OP_RC_ACKNOWLEDGE)
+		frame_set_ecn(frame->packet->data, template, t->data_ecn);
 	return true;
 }
 

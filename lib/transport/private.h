@@ -14,9 +14,11 @@
 #include "wire/opcode.h"
 #include "wire/packet.h"
 
-#define likely(x)     __builtin_expect(!!(x), 1)
-#define unlikely(x)   __builtin_expect(!!(x), 0)
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#ifndef ALWAYS_INLINE
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+#endif
 
 /* Bounds of one call of transport_poll(). */
 #define POLL_QPS      64u /* queue pairs visited */
@@ -345,6 +347,14 @@ struct frame_head {
 	uint32_t qkey, source_qpn; /* DETH */
 };
 
+/* Of an ACK, NAK or READ response. */
+struct answer_head {
+	uint8_t opcode;
+	uint8_t syndrome; /* not of a MIDDLE */
+	uint32_t psn;
+	uint32_t msn;
+};
+
 struct frame {
 	struct pktbuf *packet;
 	const struct frame_template *template;
@@ -362,6 +372,9 @@ bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
 /* The same to any queue pair behind any path, which stays where it is until the frame is closed. */
 bool frame_open_to(struct transport *t, const struct frame_template *template, uint32_t qpn,
 		   struct frame *frame, const struct frame_head *head, uint32_t payload);
+/* The same for what has an AETH and nothing else, and for a READ response without. */
+bool frame_open_answer(struct transport *t, struct qp *qp, struct frame *frame,
+		       const struct answer_head *head, uint32_t payload);
 void frame_set_source_port(struct frame *frame, uint16_t port);
 void frame_payload(struct frame *frame, const void *bytes, uint32_t length);
 /* Bytes of the frame, which is on its way. */

@@ -24,13 +24,15 @@ const char *wire_reason_text(enum wire_reason reason)
 	return (unsigned int)reason < WIRE_REASON_COUNT ? texts[reason] : NULL;
 }
 
-static enum wire_reason parse_ethernet(const uint8_t *frame, uint32_t length,
-				       struct wire_view *view, uint32_t *type)
+static inline enum wire_reason parse_ethernet(const uint8_t *frame, uint32_t length,
+					      struct wire_view *view, uint32_t *type,
+					      uint32_t *l3_offset)
 {
+	uint32_t offset = sizeof(struct eth_header);
+
 	if (length < sizeof(struct eth_header))
 		return WIRE_FRAME_TRUNCATED;
 	*type = get_be16(frame + 12);
-	view->l3_offset = sizeof(struct eth_header);
 	view->has_vlan = *type == ETHERTYPE_VLAN;
 	view->vlan_tci = 0;
 	if (view->has_vlan) {
@@ -38,28 +40,33 @@ static enum wire_reason parse_ethernet(const uint8_t *frame, uint32_t length,
 			return WIRE_FRAME_TRUNCATED;
 		view->vlan_tci = get_be16(frame + 14);
 		*type = get_be16(frame + 16);
-		view->l3_offset += sizeof(struct vlan_tag);
+		offset += (uint32_t)sizeof(struct vlan_tag);
 		if (*type == ETHERTYPE_VLAN || *type == ETHERTYPE_QINQ)
 			return WIRE_DOUBLE_TAG;
 	}
+	view->l3_offset = (uint16_t)offset;
+	*l3_offset = offset;
 	return WIRE_OK;
 }
 
+static enum wire_reason why_not_ipv4(const struct ipv4_header *ip)
+{
+	if (ip->version_ihl >> 4 != 4)
+		return WIRE_IP_VERSION;
+	return ip->protocol != IPPROTO_UDP_NUMBER ? WIRE_NOT_UDP : WIRE_IP_OPTIONS;
+}
+
 /* On WIRE_OK *l4_length is what the IP header says lies behind it. */
-static enum wire_reason parse_ipv4(const uint8_t *l3, uint32_t room, struct wire_view *view,
-				   uint32_t *l4_length)
+static inline enum wire_reason parse_ipv4(const uint8_t *l3, uint32_t room, struct wire_view *view,
+					  uint32_t *l4_length)
 {
 	const struct ipv4_header *ip = (const struct ipv4_header *)l3;
 	uint32_t total;
 
 	if (room < sizeof(*ip))
 		return WIRE_FRAME_TRUNCATED;
-	if (ip->version_ihl >> 4 != 4)
-		return WIRE_IP_VERSION;
-	if (ip->protocol != IPPROTO_UDP_NUMBER)
-		return WIRE_NOT_UDP;
-	if ((ip->version_ihl & 0x0f) != 5)
-		return WIRE_IP_OPTIONS;
+	if (ip->version_ihl != 0x45 || ip->protocol != IPPROTO_UDP_NUMBER)
+		return why_not_ipv4(ip);
 	if (ipv4_checksum(ip) != 0)
 		return WIRE_IP_CHECKSUM;
 	/* Identification says nothing about fragments (RFC 6864); MF and offset do. */
@@ -69,7 +76,6 @@ static enum wire_reason parse_ipv4(const uint8_t *l3, uint32_t room, struct wire
 	if (total < sizeof(*ip) || total > room)
 		return WIRE_IP_LENGTH;
 	*l4_length = total - (uint32_t)sizeof(*ip);
-	view->udp_offset = (uint16_t)(view->l3_offset + sizeof(*ip));
 	view->is_v4 = true;
 	view->traffic_class = ip->tos;
 	view->hop_limit = ip->ttl;
@@ -78,8 +84,8 @@ static enum wire_reason parse_ipv4(const uint8_t *l3, uint32_t room, struct wire
 	return WIRE_OK;
 }
 
-static enum wire_reason parse_ipv6(const uint8_t *l3, uint32_t room, struct wire_view *view,
-				   uint32_t *l4_length)
+static inline enum wire_reason parse_ipv6(const uint8_t *l3, uint32_t room, struct wire_view *view,
+					  uint32_t *l4_length)
 {
 	const struct ipv6_header *ip = (const struct ipv6_header *)l3;
 
@@ -98,7 +104,6 @@ static enum wire_reason parse_ipv6(const uint8_t *l3, uint32_t room, struct wire
 	*l4_length = be16_get(ip->payload_length);
 	if (*l4_length > room - sizeof(*ip))
 		return WIRE_IP_LENGTH;
-	view->udp_offset = (uint16_t)(view->l3_offset + sizeof(*ip));
 	view->is_v4 = false;
 	view->traffic_class = (uint8_t)(be32_get(ip->version_class_flow) >> 20);
 	view->hop_limit = ip->hop_limit;
@@ -107,7 +112,7 @@ static enum wire_reason parse_ipv6(const uint8_t *l3, uint32_t room, struct wire
 	return WIRE_OK;
 }
 
-static void take_bth(const struct bth *bth, struct wire_view *view)
+static inline void take_bth(const struct bth *bth, struct wire_view *view)
 {
 	/* Each number of 24 bits with the byte before it: one load. */
 	const uint32_t qpn = get_be32(&bth->resv8a), psn = get_be32(&bth->ack_req);
@@ -125,65 +130,75 @@ static void take_bth(const struct bth *bth, struct wire_view *view)
 }
 
 /* length: of the UDP payload, which lies inside the frame. */
-static enum wire_reason parse_transport(struct wire_view *view, uint32_t length)
+static inline enum wire_reason parse_transport(const uint8_t *payload, uint32_t length,
+					       struct wire_view *view)
 {
-	const struct bth *bth = (const struct bth *)view->bth;
-	uint32_t behind;
+	const struct bth *bth = (const struct bth *)payload;
+	const struct opcode_info *op;
+	uint32_t behind, pad;
 
+	view->bth = payload;
 	if (length < sizeof(*bth) + ICRC_SIZE)
 		return WIRE_RUNT;
 	take_bth(bth, view);
 	if (bth->flags & BTH_TVER)
 		return WIRE_TVER;
-	view->op = opcode_lookup(bth->opcode);
-	if (!view->op)
+	op = opcode_lookup(bth->opcode);
+	view->op = op;
+	if (!op)
 		return WIRE_OPCODE;
-	if (length < view->op->length + ICRC_SIZE)
+	if (length < op->length + ICRC_SIZE)
 		return WIRE_HEADER_TRUNCATED;
-	behind = length - view->op->length - ICRC_SIZE;
-	if (behind < view->pad || (behind && !(view->op->flags & OPF_PAYLOAD)))
+	pad = (bth->flags & BTH_PAD) >> 4;
+	behind = length - op->length - ICRC_SIZE;
+	if (behind < pad || (behind && !(op->flags & OPF_PAYLOAD)))
 		return WIRE_PAD;
-	view->payload = view->bth + view->op->length;
-	view->payload_length = behind - view->pad;
-	view->icrc = view->payload + behind;
+	view->payload = payload + op->length;
+	view->payload_length = behind - pad;
+	view->icrc = payload + op->length + behind;
 	return WIRE_OK;
 }
 
-enum wire_reason wire_parse(const uint8_t *frame, uint32_t length, struct wire_view *view)
+/* What is behind the IP header; l4_length bytes of it lie inside the frame. */
+static inline enum wire_reason parse_udp(const uint8_t *l4, uint32_t l4_length,
+					 struct wire_view *view)
 {
-	const struct udp_header *udp;
-	enum wire_reason reason;
-	uint32_t l4_length = 0;
+	const struct udp_header *udp = (const struct udp_header *)l4;
 	uint32_t udp_length;
-	uint32_t type;
 
-	view->frame = frame;
-	view->op = NULL;
-	reason = parse_ethernet(frame, length, view, &type);
-	if (reason != WIRE_OK)
-		return reason;
-	if (type == ETHERTYPE_IPV4)
-		reason = parse_ipv4(frame + view->l3_offset, length - view->l3_offset, view,
-				    &l4_length);
-	else if (type == ETHERTYPE_IPV6)
-		reason = parse_ipv6(frame + view->l3_offset, length - view->l3_offset, view,
-				    &l4_length);
-	else
-		reason = WIRE_NOT_IP;
-	if (reason != WIRE_OK)
-		return reason;
 	if (l4_length < sizeof(*udp))
 		return WIRE_UDP_LENGTH;
-	udp = (const struct udp_header *)(frame + view->udp_offset);
 	view->source_port = be16_get(udp->source_port);
 	if (be16_get(udp->destination_port) != ROCE_UDP_PORT)
 		return WIRE_NOT_ROCE_PORT;
 	udp_length = be16_get(udp->length);
-	if (udp_length < sizeof(*udp) || udp_length > l4_length)
-		return WIRE_UDP_LENGTH;
 	/* The ICRC covers both lengths, so a sender that keeps the rules has them agree. */
-	if (udp_length != l4_length)
+	if (udp_length < sizeof(*udp) || udp_length != l4_length)
 		return WIRE_UDP_LENGTH;
-	view->bth = frame + view->udp_offset + sizeof(*udp);
-	return parse_transport(view, udp_length - (uint32_t)sizeof(*udp));
+	return parse_transport(l4 + sizeof(*udp), udp_length - (uint32_t)sizeof(*udp), view);
+}
+
+enum wire_reason wire_parse(const uint8_t *frame, uint32_t length, struct wire_view *view)
+{
+	enum wire_reason reason;
+	uint32_t l4_length = 0, type, offset;
+
+	view->frame = frame;
+	view->op = NULL;
+	reason = parse_ethernet(frame, length, view, &type, &offset);
+	if (reason != WIRE_OK)
+		return reason;
+	if (type == ETHERTYPE_IPV4) {
+		reason = parse_ipv4(frame + offset, length - offset, view, &l4_length);
+		offset += (uint32_t)sizeof(struct ipv4_header);
+	} else if (type == ETHERTYPE_IPV6) {
+		reason = parse_ipv6(frame + offset, length - offset, view, &l4_length);
+		offset += (uint32_t)sizeof(struct ipv6_header);
+	} else {
+		reason = WIRE_NOT_IP;
+	}
+	if (reason != WIRE_OK)
+		return reason;
+	view->udp_offset = (uint16_t)offset;
+	return parse_udp(frame + offset, l4_length, view);
 }
