@@ -55,16 +55,17 @@ uint32_t icrc_headers(const uint8_t *l3, bool is_v4)
 	return icrc_update(CRC_OF_LRH, masked, length);
 }
 
-/* --- whole packets: short ones folded, long ones by what is best for long buffers ----------- */
+/* --- whole packets: folded, or in parts where that is faster ------------------------------- */
 
 /* So much of a long packet is folded with its headers. */
 #define LONG_HEAD 64u
 
 static icrc_fold *fold;
+static uint32_t fold_longest;
 
 static void __attribute__((constructor)) choose(void)
 {
-	fold = icrc_fold_choose();
+	fold = icrc_fold_choose(&fold_longest);
 }
 
 static uint32_t by_parts(const uint8_t *l3, bool is_v4, uint32_t length)
@@ -81,7 +82,7 @@ uint32_t icrc_packet(const uint8_t *l3, bool is_v4, uint32_t length)
 	/* No good packet is something else than a multiple of 4; any may come. */
 	if (!fold || length % 4)
 		return by_parts(l3, is_v4, length);
-	if (length <= ICRC_FOLD_MAX)
+	if (length <= fold_longest)
 		return fold(l3, is_v4, length);
 	return icrc_update(fold(l3, is_v4, LONG_HEAD), l3 + LONG_HEAD, length - LONG_HEAD);
 }

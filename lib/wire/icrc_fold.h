@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ICRC of a short packet in one pass by carry-less multiplication, where the processor has it.
+/* The ICRC of a packet in one pass by carry-less multiplication, where the processor has it.
  */
 #ifndef WIRE_ICRC_FOLD_H
 #define WIRE_ICRC_FOLD_H
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ICRC_FOLD_MAX 288u /* bytes */
+#define ICRC_FOLD_MAX 4240u /* bytes: the longest packet */
 
 /*
  * What icrc_headers() and icrc_update() give for the IP packet at l3 of `length` bytes without its
@@ -15,8 +15,8 @@
  */
 typedef uint32_t icrc_fold(const uint8_t *l3, bool is_v4, uint32_t length);
 
-/* The best that this processor has; NULL: none. */
-icrc_fold *icrc_fold_choose(void);
+/* The best that this processor has, and up to which length it pays; NULL: none. */
+icrc_fold *icrc_fold_choose(uint32_t *longest);
 
 /* Each wants what its name says: PCLMULQDQ, or VPCLMULQDQ in 512 bits. */
 #if defined(__x86_64__)
