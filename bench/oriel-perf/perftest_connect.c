@@ -127,17 +127,18 @@ NTSTATUS perftest_make_address(struct perftest *p, uint32_t index, struct sockad
 		.LocalAddress = (PSOCKADDR)&p->session->options.local,
 		.RemoteAddress = (PSOCKADDR)remote,
 	};
+	ORIEL_DATAGRAM *datagram = &p->session->peers[index].datagram;
 	struct sync sync = sync_begin(p->session->adapter);
-	NTSTATUS status =
-		sync_end(&sync, OrielCreateAddress(p->session->pd, &parameters, sync_created, &sync,
-						   &p->addresses[index]));
+	ORIEL_ADDRESS *address = NULL;
+	NTSTATUS status = sync_end(&sync, OrielCreateAddress(p->session->pd, &parameters,
+							     sync_created, &sync, &address));
 
-	p->addresses[index] = NT_SUCCESS(status) ? sync_object(&sync, p->addresses[index]) : NULL;
-	p->session->peers[index].datagram = (ORIEL_DATAGRAM){
-		.Address = p->addresses[index],
-		.RemoteQpNumber = p->theirs[index].qpn,
-		.QKey = PERFTEST_QKEY,
-	};
+	if (NT_SUCCESS(status))
+		*datagram = (ORIEL_DATAGRAM){
+			.Address = sync_object(&sync, address),
+			.RemoteQpNumber = p->theirs[index].qpn,
+			.QKey = PERFTEST_QKEY,
+		};
 	return status;
 }
 
@@ -266,7 +267,7 @@ static bool connect_by_cm(struct perftest *p, struct peer *peer, struct sockaddr
 
 bool perftest_connect_by_cm(struct perftest *p)
 {
-	struct sockaddr_storage remote;
+	struct sockaddr_storage remote = { 0 };
 
 	if (!p->options->server && !resolve(p, &remote))
 		return false;

@@ -185,8 +185,7 @@ bool perftest_open(struct perftest *p, struct session *session, const struct per
 	};
 	p->ours = calloc(count, sizeof(*p->ours));
 	p->theirs = calloc(count, sizeof(*p->theirs));
-	p->addresses = calloc(count, sizeof(*p->addresses));
-	if (!p->ours || !p->theirs || !p->addresses)
+	if (!p->ours || !p->theirs)
 		return session_complain("perftest's exchange", STATUS_NO_MEMORY);
 	for (uint32_t i = 0; i < count; i++)
 		fill_key(p, i);
@@ -283,7 +282,5 @@ void perftest_close(struct perftest *p)
 	perftest_channel_close(&p->channel);
 	free(p->ours);
 	free(p->theirs);
-	free(p->addresses);
 	p->ours = p->theirs = NULL;
-	p->addresses = NULL;
 }

@@ -22,7 +22,6 @@ struct perftest {
 	struct session *session;
 	struct perftest_channel channel;
 	struct perftest_key *ours, *theirs; /* of each queue pair */
-	ORIEL_ADDRESS **addresses;          /* UD: of each queue pair, else NULL */
 	uint32_t mtu;                       /* bytes: the smaller of both sides */
 	uint32_t cycle; /* messages of at most half of it are spread over so many bytes, */
 	uint32_t line;  /* beginning at multiples of this */
