@@ -66,10 +66,10 @@ static bool read_in_process(const char *option, const char *text, struct perf_op
 
 static bool read_pattern(const char *option, const char *text, struct perf_options *options)
 {
-	static const char *const words[] = { "sequential", "random", "zipf", NULL };
+	static const char *const words[] = { "sequential", "random", "zipf", "fixed", NULL };
 	unsigned int value;
 
-	if (!read_word(option, text, words, "sequential, random or zipf", &value))
+	if (!read_word(option, text, words, "sequential, random, zipf or fixed", &value))
 		return false;
 	options->pattern = (enum perf_pattern)value;
 	return true;
@@ -210,7 +210,7 @@ static const struct flag flags[] = {
 	{ "read-share", 0, NUMBER32, AT(read_share), 0, 100, BIT(PERF_MIXED), "PERCENT",
 	  "of `mixed` (default 50)" },
 	{ "pattern", 0, OWN, 0, 0, 0, PLACED, "PATTERN",
-	  "places in the window: sequential (default), random, zipf", read_pattern },
+	  "places in the window: sequential (default), random, zipf, fixed", read_pattern },
 	{ "skew", 0, OWN, 0, 0, 0, PLACED, "THETA",
 	  "of zipf: place r has weight 1/r^THETA (default 0.99)", read_skew },
 	{ "windows", 0, NUMBER32, AT(windows), 1, 65536, BIT(PERF_BIND) | BIT(PERF_CONNECT), "N",

@@ -25,7 +25,7 @@ enum perf_mode {
 };
 
 /* The order in which messages go over the places in the remote memory. */
-enum perf_pattern { PERF_SEQUENTIAL, PERF_RANDOM, PERF_ZIPF };
+enum perf_pattern { PERF_SEQUENTIAL, PERF_RANDOM, PERF_ZIPF, PERF_FIXED };
 
 enum perf_unit { PERF_GIGABITS, PERF_MEGABYTES, PERF_PACKETS };
 

@@ -51,6 +51,8 @@ bool traffic_open(struct traffic *traffic, const struct perf_options *options, u
 				     .skew = options->skew };
 	if (places > TRAFFIC_MOST_PLACES)
 		traffic->places = TRAFFIC_MOST_PLACES;
+	if (traffic->pattern == PERF_FIXED)
+		traffic->places = 1;
 	return traffic->pattern != PERF_ZIPF || sum_weights(traffic);
 }
 

@@ -225,6 +225,7 @@ def warm_up():
 def verified():
     for arguments in (["write", "-D", 0.1, "-s", 5000], ["read", "-D", 0.1, "-s", 1000, "-q", 3],
                       ["mixed", "-n", 300, "-s", 4096, "--pattern", "random"],
+                      ["write", "-n", 300, "-s", 4096, "--pattern", "fixed"],
                       ["write", "-n", 3, "-s", 1048576], ["mixed_lat", "-n", 100, "-s", 256],
                       ["read", "-n", 100, "-s", 1024, "--warm-up", 0.05]):
         result = measured("--verify", *arguments)
@@ -357,7 +358,8 @@ def refusals():
             (["-q", 0], "--qp 0"), (["-t", 9000], "--tx-depth 9000"),
             (["-D", "-1"], "--duration -1"),
             (["-n", "1k"], "--iters 1k"), (["-n", 1, "-D", 1], "--iters and --duration"),
-            (["--pattern", "odd"], "sequential, random or zipf"), (["--rate_units", "x"], "MiB/s"),
+            (["--pattern", "odd"], "sequential, random, zipf or fixed"),
+            (["--rate_units", "x"], "MiB/s"),
             (["--rate_limit", 0], "--rate_limit 0"), (["--skew", "-1"], "--skew -1"),
             (["-A", "ADD"], "CMP_AND_SWAP"), (["-c", "XRC"], "RC, UC or UD"),
             (["-c", "UC"], "RC only"),

@@ -41,6 +41,14 @@ Test(traffic, in_sequence_each_place_follows_the_one_before)
 	traffic_close(&traffic);
 }
 
+Test(traffic, fixed_is_one_place)
+{
+	int count[PLACES] = { 0 };
+
+	draw(PERF_FIXED, 0, count);
+	cr_assert_eq(count[0], DRAWS);
+}
+
 Test(traffic, by_lot_all_places_are_alike)
 {
 	int count[PLACES] = { 0 };
