@@ -112,8 +112,8 @@ int segment_attach(struct memory *memory, uint32_t session, uint64_t cookie, int
 		   uint32_t *segment)
 {
 	struct segment *record;
-	size_t page_size;
-	uint64_t size;
+	size_t page_size = 0;
+	uint64_t size = 0;
 	uint32_t index;
 	int rc;
 
@@ -142,8 +142,8 @@ int segment_attach(struct memory *memory, uint32_t session, uint64_t cookie, int
 int segment_adopt(struct memory *memory, uint32_t segment, int fd)
 {
 	const struct segment *record = &memory->segments[segment];
-	size_t page_size;
-	uint64_t size;
+	size_t page_size = 0;
+	uint64_t size = 0;
 	int rc;
 
 	if (!object_index_good(segment, memory->segment_count) || record->state == OBJECT_FREE)

@@ -68,7 +68,7 @@ static NTSTATUS connect_socket(struct adapter *adapter, const char *path)
 	if (strlen(path) >= sizeof(address.sun_path))
 		return session_refuse(STATUS_INVALID_PARAMETER,
 				      "%s: longer than a socket's path can be", path);
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, strlen(path) + 1);
 	adapter->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (adapter->socket < 0)
 		return session_refuse(STATUS_INSUFFICIENT_RESOURCES, "socket: %s", strerror(errno));
@@ -173,7 +173,7 @@ static NTSTATUS watch(struct adapter *adapter)
 
 NTSTATUS session_join(struct adapter *adapter, const char *path)
 {
-	int fds[SHM_SOCKET_MAX_FDS];
+	int fds[SHM_SOCKET_MAX_FDS] = { -1 };
 	unsigned int count = SHM_SOCKET_MAX_FDS;
 	struct shm_welcome welcome;
 	NTSTATUS status;
