@@ -173,6 +173,8 @@ static const struct flag flags[] = {
 	  read_local },
 	{ "gid-index", 'x', NUMBER32, AT(gid_index), 0, 15, 0, "N",
 	  "the same by its place in the daemon's list" },
+	{ "ipv6", 0, SWITCH, AT(ipv6), 0, 0, 0, NULL,
+	  "with perftest: our first IPv6 address (default: the first IPv4 one)" },
 	{ "connection", 'c', OWN, 0, 0, 0, 0, "TYPE",
 	  "type of queue pair: RC (default), UC, UD; exports know RC only", read_type },
 	{ "mtu", 'm', NUMBER32, AT(mtu), 256, 4096, 0, "BYTES", "path MTU (default: the port's)" },

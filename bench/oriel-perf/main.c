@@ -53,7 +53,9 @@ static bool way_open(struct way *way, const struct perf_options *options)
 		.local = options->local,
 		.indexed = options->gid_chosen,
 		.local_index = options->gid_index,
-		.family = options->export.ss_family,
+		.family = exported        ? options->export.ss_family
+			  : options->ipv6 ? AF_INET6
+					  : AF_INET,
 		.socket = options->socket,
 		.memory = memory_for(options),
 		.extra = exported ? options->queue_pairs * 64ull * EXPORT_ASKS : 0,

@@ -118,6 +118,8 @@ static const char *contradiction(const struct perf_options *options, const struc
 
 	if (!options->export.ss_family)
 		return perftest_contradiction(options, seen);
+	if (options->ipv6)
+		return "--ipv6 is for perftest: an export's address says which it is";
 	if (options->host)
 		return "--export names the other side: leave the host away";
 	if (options->rdma_cm)

@@ -42,6 +42,7 @@ struct perf_options {
 	struct sockaddr_storage local; /* family 0: the daemon's first that fits */
 	unsigned int gid_index;        /* -x: of the daemon's addresses, with gid_chosen */
 	bool gid_chosen;
+	bool ipv6; /* with perftest: our first IPv6 address instead of the first IPv4 one */
 	const char *socket; /* -d: the daemon's; NULL: $ORIEL_SOCKET, or the usual place */
 	const char *name;   /* of the export; NULL: the address's first */
 	ORIEL_QP_TYPE type;

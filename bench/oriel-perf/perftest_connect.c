@@ -85,8 +85,8 @@ static bool peer_address(struct perftest *p, uint32_t index, struct sockaddr_sto
 	if (remote->ss_family == p->session->options.local.ss_family)
 		return true;
 	fprintf(stderr,
-		"oriel-perf: the other side is on %s, this one is not: choose another address of "
-		"the daemon's by -x or --local\n",
+		"oriel-perf: the other side is on %s, this one is not: --ipv6 on both, or on "
+		"none\n",
 		remote->ss_family == AF_INET6 ? "IPv6" : "IPv4");
 	return false;
 }

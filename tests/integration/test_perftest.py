@@ -24,7 +24,9 @@ def setup():
 
 
 def host(arguments):
-    return "10.66.0.1" if "-R" in arguments else "localhost"
+    if "-R" not in arguments:
+        return "localhost"
+    return "fd66::1" if "--ipv6" in arguments else "10.66.0.1"
 
 
 def run(server_arguments, client_arguments=None):
@@ -110,9 +112,19 @@ def services():
     clean()
 
 
-@test("IPv6: the second of the daemon's addresses (-x)")
+@test("IPv6: --ipv6, or the second of the daemon's addresses (-x); both ends must agree")
 def ipv6():
-    both("write_bw", ["-x", "1"], 50)
+    both("write_bw", ["--ipv6"], 50)
+    both("read_lat", ["-x", "1"], 50)
+    both("write_lat", ["-R", "--ipv6"], 50)
+    both("send_lat", ["-R", "--ipv6", "-c", "UD"], 50)
+    server = Process("server", [rig.program("oriel-perf"), "read_bw"],
+                     {"ORIEL_SOCKET": Stage.server.socket})
+    client = Process("client", [rig.program("oriel-perf"), "read_bw", "--ipv6", "localhost"],
+                     {"ORIEL_SOCKET": Stage.client.socket})
+    for end in (server, client):
+        expect_equal(end.wait(), 1, end.log())
+        expect("oriel-perf: the other side" in end.log(), end.log())
 
 
 @test("what does not go together, and a server that is not there, are told")

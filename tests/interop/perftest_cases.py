@@ -33,8 +33,8 @@ def run(rig, report):
 
 def ours(rig, test, flags, host, ipv6):
     """oriel-perf, started."""
-    local = ["--local", rig.daemon_address[6]] if ipv6 else []
-    return rig.example("oriel-perf", test, "-n", "50", *flags.split(), *local, *host)
+    family = ["--ipv6"] if ipv6 else []
+    return rig.example("oriel-perf", test, "-n", "50", *flags.split(), *family, *host)
 
 
 def stock(test, flags, host, ipv6):
