@@ -310,10 +310,10 @@ static inline void word_commit(uint64_t *word, uint64_t value)
 #define COUNT_QP(qp, counter, amount) ((qp)->counter += (uint64_t)(amount))
 #endif
 
-/* A message is complete with the next commit. The MSN counts them; here are those that it lost. */
-static inline void count_message_in(struct qp *qp)
+/* A message is complete. Its MSN counts them; here are those that the MSN lost as it went round. */
+static inline void count_message_in(struct qp *qp, uint32_t msn)
 {
-	if (unlikely(responder_msn(qp->responder) == PSN_MASK))
+	if (unlikely(msn == 0))
 		COUNT_QP(qp, messages_in, PSN_MASK + 1);
 }
 

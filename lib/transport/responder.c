@@ -148,6 +148,7 @@ bool responder_complete(struct transport *t, struct qp *qp, const struct wire_vi
 {
 	const uint16_t flags = view->op->flags;
 	struct shm_cqe cqe = { .bytes = bytes, .solicited = view->solicited };
+	uint64_t word;
 
 	/* Class G: no NAK, no completion. */
 	if (!completion_room(t, qp->receive_cq)) {
@@ -165,8 +166,9 @@ bool responder_complete(struct transport *t, struct qp *qp, const struct wire_vi
 		cqe.source_qpn = be24_get(view_deth(view)->source_qpn);
 		cqe.flags = SHM_CQE_GRH;
 	}
-	count_message_in(qp);
-	receive_complete(t, qp, word_after(qp, MESSAGE_NONE, true), &cqe);
+	word = word_after(qp, MESSAGE_NONE, true);
+	count_message_in(qp, responder_msn(word));
+	receive_complete(t, qp, word, &cqe);
 	return true;
 }
 
@@ -261,13 +263,15 @@ static void invalidate_done(struct transport *t, struct qp *qp)
 		.output = invalidate->token,
 		.solicited = invalidate->solicited,
 	};
+	uint64_t word;
 
 	if (!completion_room(t, qp->receive_cq)) {
 		qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
 		return;
 	}
-	count_message_in(qp);
-	receive_complete(t, qp, word_after(qp, MESSAGE_NONE, true), &cqe);
+	word = word_after(qp, MESSAGE_NONE, true);
+	count_message_in(qp, responder_msn(word));
+	receive_complete(t, qp, word, &cqe);
 	packet_done(t, qp, invalidate->ack_request);
 }
 
@@ -438,6 +442,7 @@ static ALWAYS_INLINE void receive_write(struct transport *t, struct qp *qp, uint
 					const struct wire_view *view)
 {
 	enum access_reason reason;
+	uint64_t word;
 
 	if ((flags & OPF_FIRST) && !start_write(qp, view)) {
 		responder_refuse(t, qp, NAK_INVALID_REQUEST, VERDICT(OPERATION));
@@ -472,9 +477,10 @@ static ALWAYS_INLINE void receive_write(struct transport *t, struct qp *qp, uint
 		message_received(t, qp, view, (uint32_t)qp->message.length);
 		return;
 	}
+	word = word_after(qp, MESSAGE_WRITE, flags & OPF_LAST);
 	if (flags & OPF_LAST)
-		count_message_in(qp);
-	word_commit(&qp->responder, word_after(qp, MESSAGE_WRITE, flags & OPF_LAST));
+		count_message_in(qp, responder_msn(word));
+	word_commit(&qp->responder, word);
 	packet_done(t, qp, view->ack_request);
 }
 

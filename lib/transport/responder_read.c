@@ -31,7 +31,7 @@ static void resource_accepted(struct transport *t, struct qp *qp)
 	/* An old one that was to be sent once more makes room: the peer has it, evidently. */
 	if ((uint8_t)(number - qp->answered) > t->shared->resource_mask)
 		qp->answered = (uint8_t)(number - t->shared->resource_mask);
-	count_message_in(qp);
+	count_message_in(qp, psn_add(responder_msn(qp->responder), 1));
 	qp->answer.kind = ANSWER_NONE;
 	ready_add(t, qp);
 }

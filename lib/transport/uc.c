@@ -86,7 +86,7 @@ static void receive_write(struct transport *t, struct qp *qp, const struct wire_
 		return;
 	}
 	if (flags & OPF_LAST)
-		count_message_in(qp);
+		count_message_in(qp, psn_add(responder_msn(qp->responder), 1));
 	word_commit(&qp->responder, responder_word_after(qp, MESSAGE_WRITE, flags & OPF_LAST));
 }
 
