@@ -24,14 +24,18 @@ static bool peer_is_dead(const struct end *end)
 }
 
 /*
- * Before a peer falls silent over an invalidate that is none of its sender's, it acknowledges what
- * came before. Where nothing is lost, that arrives.
+ * Where nothing is lost, a peer that ends over a request has told so by a NAK. Over an invalidate
+ * that is none of its sender's it falls silent, but acknowledges what came before.
  */
 static bool told_before_silence(const struct end *end, const struct op *op)
 {
-	return config_is_perfect(&end->pair->world->config) && end->fault &&
-	       end->fault->fault == FAULT_INVALIDATE_TOKEN && op->number < end->fault->number &&
-	       op->executed && !end->peer->flush_asked;
+	const struct end *peer = end->peer;
+
+	if (!config_is_perfect(&end->pair->world->config) || peer->flush_asked)
+		return false;
+	if (end->fault && end->fault->fault == FAULT_INVALIDATE_TOKEN)
+		return op->number < end->fault->number && op->executed;
+	return peer->error_async != 0;
 }
 
 /*

@@ -208,6 +208,43 @@ static void send_copy(struct world *world, unsigned int direction, const struct 
 	heap_push(&world->network, copy);
 }
 
+/* The newest of those READs is the one that is still known to have been answered. */
+static void keep_echo(struct world *world, const struct end *requester,
+		      const struct sim_buffer *buffer, const struct frame_facts *facts)
+{
+	struct sim_window *window;
+
+	if (facts->opcode != 0x0c || world->config.duplicate == 0)
+		return;
+	for (uint32_t i = requester->head; i != requester->tail; i++) {
+		const struct op *op = requester->op[i % SIM_RING];
+
+		window = op->kind == KIND_READ && !op->fault ? op->window : NULL;
+		if (window == NULL || (facts->psn - op->psn) % 0x1000000 >= op->packets)
+			continue;
+		if (window->echo == NULL)
+			window->echo = buffer_take(world);
+		memcpy(window->echo->bytes, buffer->bytes, buffer->packet.length);
+		window->echo->packet.length = buffer->packet.length;
+	}
+}
+
+void network_echo(struct world *world, struct sim_window *window)
+{
+	const unsigned int to = window->owner->host->number;
+	struct sim_buffer *buffer = window->echo;
+	struct flying echo = { .to = (uint8_t)to, .buffer = buffer };
+	struct frame_facts facts;
+
+	window->echo = NULL;
+	frame_read(buffer->bytes, buffer->packet.length, &facts);
+	trouble(host_find_number(&world->host[to], facts.qpn));
+	echo.due = world->now + world->config.delay_ns;
+	world->statistics.doubled++;
+	log_frame(world, !to, &facts, "once more", "window dead", echo.due);
+	heap_push(&world->network, echo);
+}
+
 static const char *tamper(struct world *world, struct flying *flying,
 			  const struct frame_facts *facts, struct end *end)
 {
@@ -304,6 +341,8 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 		frame_mark(buffer->bytes, &facts);
 		world->statistics.marked++;
 	}
+	if (receiver)
+		keep_echo(world, receiver->peer, buffer, &facts);
 	wrong = receiver ? forge_fault(receiver, buffer, &facts) : NULL;
 	if (wrong)
 		sim_log(world, "the next frame is made a %s", wrong);

@@ -370,7 +370,8 @@ static void watch_progress(struct pair *pair)
 	 * Somebody else's tries may have to end first: a window that was lent, or all records of
 	 * requests where those are few.
 	 */
-	const uint64_t patience = 60000000000ull + 160 * (8192ull << a->connection.timeout);
+	const uint64_t others = pair->world->config.pairs > 1 ? 60000000000ull : 3000000000ull;
+	const uint64_t patience = others + 160 * (8192ull << a->connection.timeout);
 
 	if (pair->state == PAIR_ALIVE && a->head == a->tail && b->head == b->tail)
 		pair->progress = pair->world->now;

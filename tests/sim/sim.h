@@ -159,10 +159,11 @@ struct sim_window {
 	uint64_t asked[SIM_WORKERS];
 	uint32_t asked_generation;
 	bool fast; /* no window: a region for fast registration, under two tokens for life */
-	uint32_t local_token; /* fast */
-	bool strip;           /* the window over the strip */
-	bool watched;         /* strip: it is dead and nothing may change there any more */
-	uint8_t *seen;        /* strip: its bytes when it died */
+	uint32_t local_token;    /* fast */
+	struct sim_buffer *echo; /* a READ through it, to come once more when it is dead */
+	bool strip;              /* the window over the strip */
+	bool watched;            /* strip: it is dead and nothing may change there any more */
+	uint8_t *seen;           /* strip: its bytes when it died */
 };
 
 /* --- queue pairs ------------------------------------------------------------------ */
@@ -512,6 +513,8 @@ void worker_queue(struct sim_worker *worker, struct sim_buffer *buffer);
 uint64_t network_next(const struct world *world);
 void network_destroy(struct world *world);
 /* Something went wrong that a retry has to make good. */
+/* The READ that was kept for it, now that it is dead. */
+void network_echo(struct world *world, struct sim_window *window);
 void pair_trouble(struct pair *pair);
 
 /* --- witness.c -------------------------------------------------------------------- */

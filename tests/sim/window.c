@@ -73,6 +73,8 @@ void window_destroy_all(struct end *end)
 		if (!memory_grace_done(memory, grace))
 			sim_fail(end->pair->world, "the grace period of a window does not end");
 		finish_one(memory, &end->window[i]);
+		if (end->window[i].echo)
+			buffer_return(end->pair->world, end->window[i].echo);
 		free(end->window[i].seen);
 	}
 }
@@ -238,6 +240,8 @@ void window_invalidated(struct sim_window *window)
 	if (!window->fast)
 		host->dead[host->deads++ % SIM_DEAD] = window->token;
 	window->state = WINDOW_FREE;
+	if (window->echo)
+		network_echo(host->world, window);
 	if (window->strip)
 		begin_watch(window);
 }
