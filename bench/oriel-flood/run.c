@@ -5,9 +5,10 @@
 
 #include "oriel-flood/flood.h"
 
-#define SCAN_MS       20u  /* between two looks for queue pairs that stand still */
-#define STILL_MS      100u /* a queue pair without progress goes back after */
-#define TRIES         8u   /* queue pairs looked at for one that may send */
+#define SCAN_MS       20u   /* between two looks for queue pairs that stand still */
+#define STILL_MS      100u  /* a queue pair without progress goes back after */
+#define DRAIN_MS      1000u /* the same when all that is left are answers */
+#define TRIES         8u    /* queue pairs looked at for one that may send */
 #define DRAIN_SECONDS 10.0
 #define SEARCH_STEPS  10u
 #define CHECK_EVERY   16u
@@ -240,13 +241,13 @@ static bool send_next(struct flood *f)
 
 /* --- queue pairs that stand still ------------------------------------------------------------- */
 
-static void scan(struct flood *f, uint64_t now)
+static void scan(struct flood *f, uint64_t now, uint32_t still_ms)
 {
 	for (uint32_t i = 0; i < f->qps; i++) {
 		struct flood_qp *qp = &f->qp[i];
 
 		if (qp->dead || qp->next == qp->done || now < qp->wait ||
-		    now - qp->moved < cycles(f, STILL_MS / 1e3))
+		    now - qp->moved < cycles(f, still_ms / 1e3))
 			continue;
 		f->counters.timeouts++;
 		go_back(f, qp);
@@ -263,25 +264,35 @@ static uint64_t outstanding(const struct flood *f)
 	return sum;
 }
 
-/* What was sent without AckReq is asked for by sending its last message again. */
+/*
+ * What was sent without AckReq is asked for by sending its last message again. Behind a gap whose
+ * NAK was lost there is no answer to that: it counts as to be sent again.
+ */
+static void ask_again(struct flood *f)
+{
+	for (uint32_t i = 0; i < f->qps; i++) {
+		struct flood_qp *qp = &f->qp[i];
+
+		if (qp->dead || qp->next == qp->done)
+			continue;
+		qp->next--;
+		send_message(f, qp, true);
+		qp->next++;
+		link_poll(f);
+	}
+	link_flush(f);
+}
+
 static void drain(struct flood *f)
 {
 	uint64_t now = rte_rdtsc(), end = now + cycles(f, DRAIN_SECONDS), ask = now;
 
 	while (outstanding(f) && (now = rte_rdtsc()) < end) {
-		if (now >= ask && !answers_each(f)) {
+		if (now >= ask) {
 			ask = now + cycles(f, 0.05);
-			for (uint32_t i = 0; i < f->qps; i++) {
-				struct flood_qp *qp = &f->qp[i];
-
-				if (qp->dead || qp->next == qp->done)
-					continue;
-				qp->next--;
-				send_message(f, qp, true);
-				qp->next++;
-				link_poll(f);
-			}
-			link_flush(f);
+			if (!answers_each(f))
+				ask_again(f);
+			scan(f, now, DRAIN_MS);
 		}
 		link_poll(f);
 	}
@@ -325,7 +336,7 @@ static void generate(struct flood *f, double seconds, double rate, uint64_t *mea
 		now = rte_rdtsc();
 		if (now >= next_scan) {
 			next_scan = now + cycles(f, SCAN_MS / 1e3);
-			scan(f, now);
+			scan(f, now, STILL_MS);
 		}
 	}
 	*measured = now - start;

@@ -17,7 +17,7 @@ STATE = os.environ.get("ORIEL_GUEST_DIR", "/var/tmp/oriel-bench")
 OTHERS = "/var/tmp/oriel-interop"  # the interop suite's, which may have the kernel already
 REASON = "ORIEL_BENCH_NO_GUESTS"
 DRIVERS = "/usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0"
-LOADED = ["librte_net_af_packet.so.23", "librte_mempool_ring.so.23"]  # and what these need
+LOADED = ["librte_net_virtio.so.23", "librte_mempool_ring.so.23"]  # and what these need
 ADDRESS = {"rxe": "10.77.0.2", "oriel": "10.77.0.13", "client": "10.77.0.4"}
 GUESTS = {"rxe": "10.77.0.2", "oriel": "10.77.0.3", "client": "10.77.0.4"}  # of their kernels
 GENERATOR = "10.77.0.1"
@@ -26,15 +26,22 @@ CONFIG = """[daemon]
 workers = 0
 control-core = 0
 socket = /tmp/ndk.sock
-idle = adaptive
-hugepages = no
+idle = busy
+hugepages = yes
 telemetry = no
 max-queue-pairs = 256
 max-windows = 1024
 [port link]
-device = net_af_packet0,iface=eth0
+device = %s
 ip = 10.77.0.13/24
 """
+# The virtio device changes from the kernel to DPDK.
+FREE_DEVICE = (
+    "mkdir -p /var/run; P=$(readlink -f /sys/class/net/eth0/device); P=${P%/virtio*}; P=${P##*/}; "
+    "rdma link delete rxe0; ip link set eth0 down; "
+    "echo $P >/sys/bus/pci/drivers/virtio-pci/unbind; "
+    "echo uio_pci_generic >/sys/bus/pci/devices/$P/driver_override; "
+    "echo $P >/sys/bus/pci/drivers_probe; echo 160 >/proc/sys/vm/nr_hugepages")
 TARGET = """[target]
 socket = /tmp/ndk.sock
 [export bench]
@@ -132,7 +139,7 @@ class GuestsPart(Part):
                        f"{said('serving')}")
         elif name == "oriel":
             loaded = " ".join(f"-d /usr/bin/{library}" for library in LOADED)
-            self.guest(name, f"mkdir -p /var/run; printf '{escaped(CONFIG)}' >/tmp/d.conf; "
+            self.guest(name, f"{FREE_DEVICE}; printf '{escaped(CONFIG)}' $P >/tmp/d.conf; "
                        f"printf '{escaped(TARGET)}' >/tmp/t.conf; "
                        f"(orield --config /tmp/d.conf -- {loaded} >/tmp/log 2>&1 </dev/null &) ; "
                        f"{said('ready')}")
@@ -161,6 +168,8 @@ class GuestsPart(Part):
         for name in self.running:
             with contextlib.suppress(OSError, ValueError):
                 os.kill(self.pid(name), signal.SIGKILL)
+            subprocess.run([HARNESS, "stop", name], capture_output=True, check=False,
+                           env={**os.environ, "ORIEL_GUEST_DIR": STATE})
 
 
 def said(text):
