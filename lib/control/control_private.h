@@ -238,9 +238,13 @@ int32_t request_disconnect(struct control *, uint32_t, const struct shm_request 
 /* --- request_queue.c, for all kinds of queues --- */
 /* The segment of a new queue, mapped here; its descriptor goes to the client. NULL: no memory. */
 void *queue_segment_create(uint64_t size, int *fd);
-/* Before the reply to `request`, of which it is the second half. 0 or a negative errno. */
-int queue_segment_send(struct control *control, uint32_t session, uint32_t request,
-		       const struct object *object, int fd);
+/*
+ * Before the reply to `request`, of which it is the second half: the client has the segment, its
+ * mapping here is the object's, `fd` is closed. Or a negative errno, and nothing of this.
+ */
+int queue_segment_give(struct control *control, uint32_t session, uint32_t request,
+		       const struct object *object, void *memory, int fd);
+void queue_segment_drop(struct control *control, const struct object *object);
 uint32_t least_loaded_worker(const struct control *control);
 
 /* --- close.c --- */

@@ -44,15 +44,29 @@ void *queue_segment_create(uint64_t size, int *fd)
 	return address;
 }
 
-int queue_segment_send(struct control *control, uint32_t session, uint32_t request,
-		       const struct object *object, int fd)
+int queue_segment_give(struct control *control, uint32_t session, uint32_t request,
+		       const struct object *object, void *memory, int fd)
 {
 	struct shm_segment_message message = { .type = SHM_MSG_OBJECT_SEGMENT,
 					       .handle = object_handle(control, object),
 					       .cookie = request,
 					       .size = object->memory_size };
+	int error = shm_socket_send(control->session[session].socket, &message, sizeof(message),
+				    &fd, 1);
 
-	return shm_socket_send(control->session[session].socket, &message, sizeof(message), &fd, 1);
+	if (error)
+		return error;
+	close(fd);
+	control->object_local[object_index(control, object)].segment = memory;
+	return 0;
+}
+
+void queue_segment_drop(struct control *control, const struct object *object)
+{
+	struct object_local *local = &control->object_local[object_index(control, object)];
+
+	shm_segment_unmap(local->segment, object->memory_size);
+	local->segment = NULL;
 }
 
 /* --- completion queues --------------------------------------------------------------- */
@@ -86,10 +100,8 @@ int32_t request_create_cq(struct control *control, uint32_t session,
 	object->index = cq_create(control->shared, &config);
 	if (!object->index)
 		goto free_memory;
-	if (queue_segment_send(control, session, request->id, object, fd))
+	if (queue_segment_give(control, session, request->id, object, config.memory, fd))
 		goto destroy;
-	close(fd);
-	control->object_local[object_index(control, object)].segment = config.memory;
 	control->cq_object[object->index] = object_index(control, object);
 	reply->created = (struct shm_created){ .handle = object_handle(control, object),
 					       .doorbell = config.notify,
@@ -169,12 +181,9 @@ void cq_resized(struct control *control, struct object *cq)
 
 void cq_let_go(struct control *control, struct object *object)
 {
-	uint32_t index = object_index(control, object);
-
 	cq_destroy(control->shared, object->index);
 	control->cq_object[object->index] = 0;
-	shm_segment_unmap(control->object_local[index].segment, object->memory_size);
-	control->object_local[index].segment = NULL;
+	queue_segment_drop(control, object);
 	give_number(session_at(control, object->session)->notifies, object->number);
 }
 
@@ -265,13 +274,11 @@ int32_t request_create_qp(struct control *control, uint32_t session,
 	object->index = qp_create(control->shared, &config);
 	if (!object->index)
 		goto free_memory;
-	if (queue_segment_send(control, session, request->id, object, fd))
+	if (queue_segment_give(control, session, request->id, object, config.memory, fd))
 		goto destroy;
-	close(fd);
 	for (unsigned int i = 0; i < 4; i++)
 		if (needs[i])
 			object_need(control, object, i, needs[i]);
-	control->object_local[object_index(control, object)].segment = config.memory;
 	control->qp_object[object->index] = object_index(control, object);
 	command_send(control, config.home, WORKER_ATTACH, object->index, COMMAND_QP_ATTACHED,
 		     object_handle(control, object), NULL);
@@ -295,12 +302,9 @@ free_object:
 
 void qp_let_go(struct control *control, struct object *object)
 {
-	uint32_t index = object_index(control, object);
-
 	qp_destroy(control->shared, object->index);
 	control->qp_object[object->index] = 0;
-	shm_segment_unmap(control->object_local[index].segment, object->memory_size);
-	control->object_local[index].segment = NULL;
+	queue_segment_drop(control, object);
 	give_number(session_at(control, object->session)->doorbells, object->number);
 }
 

@@ -40,11 +40,9 @@ int32_t request_create_srq(struct control *control, uint32_t session,
 	object->index = srq_create(control->shared, &config);
 	if (!object->index)
 		goto free_memory;
-	if (queue_segment_send(control, session, request->id, object, fd))
+	if (queue_segment_give(control, session, request->id, object, config.memory, fd))
 		goto destroy;
-	close(fd);
 	object_need(control, object, 0, pd);
-	control->object_local[object_index(control, object)].segment = config.memory;
 	control->srq_object[object->index] = object_index(control, object);
 	reply->created = (struct shm_created){ .handle = object_handle(control, object),
 					       .worker = config.home,
@@ -98,10 +96,7 @@ int32_t request_modify_srq(struct control *control, uint32_t session,
 
 void srq_let_go(struct control *control, struct object *object)
 {
-	uint32_t index = object_index(control, object);
-
 	srq_destroy(control->shared, object->index);
 	control->srq_object[object->index] = 0;
-	shm_segment_unmap(control->object_local[index].segment, object->memory_size);
-	control->object_local[index].segment = NULL;
+	queue_segment_drop(control, object);
 }

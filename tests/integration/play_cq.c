@@ -83,8 +83,10 @@ static void depth(struct end *a, struct end *b)
 	expect_status(resize(a, 0), STATUS_INVALID_PARAMETER, "depth 0");
 	expect_status(resize(a, 1u << 30), STATUS_INVALID_PARAMETER, "above the limit");
 	SUCCEEDS(resize(a, 16));
+	/* All at once: the seventeenth result ends the queue pair. */
 	for (unsigned int i = 0; i < 32; i++)
-		SUCCEEDS(NdkWrite(qp, NULL, &sge, 1, (uintptr_t)b->bytes, token, 0));
+		SUCCEEDS(NdkWrite(qp, NULL, &sge, 1, (uintptr_t)b->bytes, token,
+				  i < 31 ? NDK_OP_FLAG_DEFER : 0));
 	for (unsigned int i = 0; i < 16; i++)
 		result(a, STATUS_SUCCESS, "a write that has room");
 	no_result(a, "the others found none");
