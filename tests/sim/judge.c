@@ -96,6 +96,19 @@ static bool later_refused(const struct end *end, const struct op *op, int32_t st
 	return false;
 }
 
+/*
+ * The answer to a later request acknowledges those before it. When it never comes, the oldest of
+ * them runs out of tries.
+ */
+static bool later_silent(const struct end *end, const struct op *op)
+{
+	for (uint32_t i = op->number + 1; i != end->tail; i++) {
+		if (end->op[i % SIM_RING]->fault == FAULT_WIRE_SILENT)
+			return true;
+	}
+	return false;
+}
+
 /* A SEND that finds no receive is sent, and an answer asked for, as often as was agreed. */
 static bool gave_up_in_time(const struct end *end, const struct op *op)
 {
@@ -116,7 +129,7 @@ void judge_failure(struct end *end, struct op *op, int32_t status)
 	}
 	if (status == NT_CANCELLED && cancel_possible(end))
 		return;
-	if (status == NT_IO_TIMEOUT && timeout_possible(end, op)) {
+	if (status == NT_IO_TIMEOUT && (timeout_possible(end, op) || later_silent(end, op))) {
 		statistics->timeouts_legal++;
 		return;
 	}
