@@ -13,7 +13,7 @@ RELIABLE = ["write_bw", "read_bw", "send_bw", "atomic_bw", "write_lat", "read_la
 BY_CM = ["write_bw", "send_bw", "read_lat", "write_lat"]
 OTHERS = [("write_bw", "-b -q 2 -s 2048"), ("send_bw", "-b -q 2 -s 2048"),
           ("write_bw", "-c UC -s 3000 -t 8"), ("send_bw", "-c UC -s 3000 -t 8"),
-          ("send_lat", "-c UC"), ("send_bw", "-c UD -a -n 5"), ("send_lat", "-c UD"),
+          ("send_lat", "-c UC"), ("send_bw", "-c UD -s 1024 -t 8"), ("send_lat", "-c UD"),
           ("send_bw", "-R -c UD -s 1024 -t 8"), ("send_lat", "-R -c UD")]
 IPV6 = ("read_bw", "-s 2048")
 
