@@ -437,6 +437,8 @@ static bool post_bad_receive(struct end *end, enum fault fault)
 bool fault_post(struct end *end)
 {
 	struct world *world = end->pair->world;
+	static const enum fault of_fast_regions[] = { FAULT_FAST_REGISTER, FAULT_SGE_TOKEN,
+						      FAULT_SGE_RIGHT };
 	enum fault fault =
 		(enum fault)rng_between(&world->traffic, FAULT_NONE + 1, FAULT_COUNT - 1);
 	struct op *op;
@@ -446,6 +448,8 @@ bool fault_post(struct end *end)
 		fault = FAULT_READS_NONE;
 	if (end->pair->strict && rng_percent(&world->traffic, 10))
 		fault = FAULT_NO_RECEIVE;
+	if (end->window[0].fast && rng_percent(&world->traffic, 15))
+		fault = of_fast_regions[rng_below(&world->traffic, 3)];
 
 	if (!traffic_room(end) || end->peer->window[SIM_WINDOWS].state == WINDOW_ENDING)
 		return false;

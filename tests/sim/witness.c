@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "peek.h"
 #include "sim.h"
 
 #define PSNS         0x1000000u
@@ -274,6 +275,10 @@ static void check_request(struct end *sender, const uint8_t *frame, const struct
 
 	if (number == 0)
 		complain(sender, facts, "the next PSN", facts->psn, sender->next_psn);
+	/* A READ goes on where its answer broke off. */
+	if ((facts->psn - peek_oldest(&sender->host->arena, sender->index)) % PSNS >= PSNS / 2)
+		complain(sender, facts, "the oldest PSN that waits",
+			 peek_oldest(&sender->host->arena, sender->index), facts->psn);
 	message = &sender->message[(number - 1) % SIM_MESSAGES];
 	if (message->op - sender->head >= sender->tail - sender->head)
 		complain(sender, facts, "a completed request's number", message->op, sender->head);
