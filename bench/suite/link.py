@@ -32,24 +32,41 @@ def memif(name, role):
 class Orield:
     """A daemon on a memif of its own, and the sinks that have queue pairs and windows in it."""
 
-    def __init__(self, world, name, *, idle="busy", mtu=1500, more="", workers=None,
-                 address=THEIRS, role="server", link=None):
+    def __init__(self, world, name, *, idle="busy", mtu=1500, workers=None, address=THEIRS,
+                 role="server", link=None):
         self.world = world
         self.name = name
         self.link = link or name
         self.mtu = mtu
         self.socket = f"{WORK}/{name}.sock"
         self.sinks = {}
-        config = write_file(f"{name}.conf", CONFIG.format(
+        self.wanted_sinks = {}
+        self.config = write_file(f"{name}.conf", CONFIG.format(
             workers=world.cores.worker if workers is None else workers,
-            control=world.cores.control, socket=self.socket, idle=idle, mtu=mtu, more=more,
+            control=world.cores.control, socket=self.socket, idle=idle, mtu=mtu, more="",
             hugepages="yes" if huge_pages() >= PAGES_EACH else "no", address=address,
             device=memif(self.link, role)))
-        self.server = world.serve(name, [world.program("orield"), "--config", config], None,
-                                  "orield: ready")
+        self.start()
+
+    def start(self):
+        self.server = self.world.serve(
+            self.name, [self.world.program("orield"), "--config", self.config], None,
+            "orield: ready")
+
+    def revive(self):
+        """After it has died, which the report says: all anew, so that the rest can be measured."""
+        self.end()
+        for path in (self.socket, f"{WORK}/{self.link}.memif"):
+            if os.path.exists(path):
+                os.unlink(path)
+        self.start()
+        for name, (arguments, patience) in self.wanted_sinks.items():
+            self.sink(name, *arguments, patience=patience)
+        self.pause()
 
     def sink(self, name, *arguments, patience=30):
         """Sinks come up while a generator answers for their peer's address."""
+        self.wanted_sinks[name] = arguments, patience
         table = f"{WORK}/{self.name}.{name}.table"
         server = self.world.serve(
             f"{self.name}-{name}",
@@ -77,10 +94,19 @@ class Orield:
         self.server.pause()
 
     def flood(self, sink, *arguments, beside=()):
-        server, table = self.sinks[sink]
-        with awake(self.server, server, *beside):
-            return checked(run_json(flood_command(
-                self.world, self, "--table", table, "--json", *arguments)))
+        """DPDK's memif may fail when its client leaves while it is polled; then once more."""
+        for last in (False, True):
+            if self.server.popen.poll() is not None:
+                self.revive()
+            server, table = self.sinks[sink]
+            try:
+                with awake(self.server, server, *beside):
+                    return checked(run_json(flood_command(
+                        self.world, self, "--table", table, "--json", *arguments)))
+            except Failed:
+                if last or beside or self.server.popen.poll() is None:
+                    raise
+        return None
 
     def counters(self):
         said = run_json([self.world.program("orielctl"), "--socket", self.socket, "--json",
@@ -99,6 +125,7 @@ class Orield:
     def end(self):
         for server, _ in self.sinks.values():
             self.world.stop(server)
+        self.sinks.clear()
         self.world.stop(self.server)
 
 
@@ -148,17 +175,34 @@ class Testpmd:
     def __init__(self, world, mode, *, jumbo=False):
         self.world = world
         self.mode = mode
+        self.room = 6144 + 128 if jumbo else 2176
         self.mtu = 4300 if jumbo else 1500
-        self.link = f"testpmd-{mode}{'-jumbo' if jumbo else ''}"
-        self.server = world.serve(self.link, testpmd_command(
-            world, self.link, mode, "server", world.cores.worker, 6144 + 128 if jumbo else 2176),
-            None, "start packet forwarding")
+        self.started = 0
+        self.start()
+
+    def start(self):
+        """On a new link: the socket of a dead one would be in the way."""
+        self.started += 1
+        self.link = f"testpmd-{self.mode}-{self.mtu}-{self.started}"
+        self.server = self.world.serve(self.link, testpmd_command(
+            self.world, self.link, self.mode, "server", self.world.cores.worker, self.room), None,
+            "start packet forwarding")
         self.server.pause()
 
     def flood(self, *arguments):
-        with awake(self.server):
-            return checked(run_json(flood_command(
-                self.world, self, "--testpmd", self.mode, "--json", *arguments)))
+        """The driver may fail when its client leaves while it polls; then once more."""
+        for last in (False, True):
+            if self.server.popen.poll() is not None:
+                self.world.stop(self.server)
+                self.start()
+            try:
+                with awake(self.server):
+                    return checked(run_json(flood_command(
+                        self.world, self, "--testpmd", self.mode, "--json", *arguments)))
+            except Failed:
+                if last or self.server.popen.poll() is None:
+                    raise
+        return None
 
     def filled_by_testpmd(self, frame):
         """Frames a second that another testpmd brings onto the link, which takes all of them."""

@@ -67,8 +67,9 @@ def build_image(build):
             os.chmod(copy, 0o755)
             programs.append(copy)
         words = [word for program in programs for word in ("--add", program)]
-        done = subprocess.run([HARNESS, "image", *words], capture_output=True, text=True,
-                              check=False, timeout=300, env={**os.environ, "ORIEL_GUEST_DIR": STATE})
+        done = subprocess.run(
+            [HARNESS, "image", *words], capture_output=True, text=True, check=False, timeout=300,
+            env={**os.environ, "ORIEL_GUEST_DIR": STATE})
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"no image for guests: {error}"
     return f"no image for guests: {done.stderr[-300:]}" if done.returncode else ""

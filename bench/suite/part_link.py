@@ -36,7 +36,8 @@ class LinkPart(Part):
             self.adaptive.sink("plain", "-q", "1", "-w", "1")
             self.adaptive.pause()
         if wanted & {"P1", "P2", "P4", "sizes"}:
-            self.testpmd = {mode: Testpmd(world, mode) for mode in ("rxonly", "macswap", "icmpecho")}
+            self.testpmd = {mode: Testpmd(world, mode)
+                            for mode in ("rxonly", "macswap", "icmpecho")}
 
     def measures(self):
         every = [

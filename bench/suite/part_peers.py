@@ -22,7 +22,7 @@ class PeersPart(Part):
     keys = {"P7"}
 
     def prepare(self, world, wanted):
-        """A daemon on one processor; the program with its data plane, or with a daemon, on the other."""
+        """A daemon on one processor, the program with its data plane or daemon on the other."""
         self.world = world
         self.far = Orield(world, "far", workers=world.cores.worker)
         target = write_file("target.conf", EXPORT.format(socket=self.far.socket, address=THEIRS))

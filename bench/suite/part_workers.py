@@ -9,7 +9,7 @@ class WorkersPart(Part):
     keys = {"workers"}
 
     def prepare(self, world, wanted):
-        """With two processors the generator has to share one of them with the second worker."""
+        """With two processors the generator shares one with the second worker."""
         cores = world.cores
         self.one = Orield(world, "one", workers=cores.worker)
         self.one.sink("plain", "-q", "8", "-w", "1")
@@ -20,6 +20,6 @@ class WorkersPart(Part):
 
     def measures(self):
         return [Measure("workers_one", self.keys,
-                        lambda: rate(self.one.flood("plain", "-q", "8", "-a", "16"))),
+                        lambda: rate(self.one.flood("plain", "-q", "8"))),
                 Measure("workers_two", self.keys,
-                        lambda: rate(self.two.flood("plain", "-q", "8", "-a", "16", "--queues", "2")))]
+                        lambda: rate(self.two.flood("plain", "-q", "8", "--queues", "2")))]

@@ -53,7 +53,7 @@ def number(value):
 def markdown(results):
     return "".join([
         f"# Measured {results['when']}, {results['form']} form\n\n", about(results), "\n",
-        table(results), "\n", figures(results), charts(results)])
+        table(results), "\n", beside(results), figures(results), charts(results)])
 
 
 def about(results):
@@ -74,6 +74,8 @@ def about(results):
             f"(5th to 95th percentile of {noise['loops']}); load average "
             f"{noise['load_before']:.1f} before, {noise['load_after']:.1f} after; "
             f"{noise['stolen_ticks']} ticks stolen")
+    if results.get("deaths"):
+        lines.append(f"- Died while they served: {', '.join(results['deaths'])}")
     return "\n".join(lines) + "\n"
 
 
@@ -95,6 +97,29 @@ def table(results):
         if result["reason"]:
             lines.append(f"| | not measured: {one_line(result['reason'])} | | | |")
     return "\n".join(lines) + "\n"
+
+
+def beside(results):
+    """What is reported without a goal."""
+    medians = {name: figure["median"] for name, figure in results["figures"].items()}
+    lines = []
+    if "workers_one" in medians and "workers_two" in medians:
+        share = medians["workers_two"] / (2 * medians["workers_one"])
+        lines.append("- Two workers on two processors, one of them shared with the generator, / "
+                     f"twice one: {number(share)}")
+    for idle in ("busy", "adaptive"):
+        if f"idle_{idle}" in medians:
+            lines.append(f"- An idle daemon with `idle = {idle}` takes "
+                         f"{medians[f'idle_{idle}'] * 100:.1f} % of a processor")
+    if "turn_adaptive.p50" in medians and "turn.p50" in medians:
+        more, most = (medians[f"turn_adaptive.{at}"] - medians[f"turn.{at}"]
+                      for at in ("p50", "p999"))
+        lines.append(f"- `idle = adaptive` adds {number(more)} us to the median turn-round of "
+                     f"{number(medians['turn.p50'])} us, {number(most)} us to the 99.9th "
+                     "percentile")
+    for what, kind in results["extra"].get("P7", {}).items():
+        lines.append(f"- P7: {what} {kind}")
+    return "## Beside these\n\n" + "\n".join(lines) + "\n\n" if lines else ""
 
 
 def one_line(text):

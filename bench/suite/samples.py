@@ -8,8 +8,8 @@ import traceback
 
 from .world import Failed
 
-# `figure` names it; `keys` are what of --list needs it; `take()` gives a number, or several by name;
-# it is taken in `most` rounds at the most.
+# `figure` names it; `keys` are what of --list needs it; `take()` gives a number, or several by
+# name; it is taken in `most` rounds at the most.
 Measure = collections.namedtuple("Measure", "figure keys take most", defaults=[99])
 
 
@@ -37,7 +37,7 @@ JOINS = {"stage": "_"}  # stage_parse and so on are figures of their own
 
 
 class Samples:
-    """What the rounds gave: by figure a list with one number for each round, None where it failed."""
+    """What the rounds gave: by figure a number for each round, None where it failed."""
 
     def __init__(self):
         self.values = collections.defaultdict(list)

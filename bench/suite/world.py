@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The private world of a run: namespaces, cores, servers that stand still while others are measured."""
+"""The private world of a run: namespaces, cores, servers that stand still while not measured."""
 import collections
 import contextlib
 import json
@@ -27,10 +27,10 @@ class World:
         self.build = build
         self.quick = quick
         self.seconds = 0.4 if quick else 0.7
-        # Until then rounds begin, and a quarter of a minute later parts.
-        self.deadline = time.monotonic() + (130 if quick else 480)
+        self.deadline = time.monotonic() + (140 if quick else 500)  # no part begins after it
         self.cores = choose_cores()
         self.servers = []
+        self.deaths = []  # servers that ended by themselves
 
     def program(self, name):
         places = {"orield": "app", "orielctl": "app", "oriel-target": "app"}
@@ -47,6 +47,8 @@ class World:
         return server
 
     def stop(self, server):
+        if server.popen.poll() is not None:
+            self.deaths.append(f"{server.name} ended with {server.popen.returncode}")
         server.end()
         self.servers.remove(server)
 
@@ -150,14 +152,16 @@ def awake(*servers):
         yield
     finally:
         for server in servers:
-            server.pause()
+            if server.popen.poll() is None:
+                server.pause()
 
 
 def until(condition, what, patience=PATIENCE):
     end = time.monotonic() + patience
     while not condition():
         if time.monotonic() > end:
-            raise Failed(f"did not happen within {patience} s: {what() if callable(what) else what}")
+            missing = what() if callable(what) else what
+            raise Failed(f"did not happen within {patience} s: {missing}")
         time.sleep(0.01)
 
 

@@ -69,7 +69,7 @@ def arguments():
         expect(said in done.stderr, f"{words}: {done.stderr}")
 
 
-@test("a ratio is the median of the ratios of the rounds; what was not measured is null with its reason")
+@test("a ratio is the median of those of the rounds; what was not measured is null and says why")
 def ratios():
     results = collected()
     expect_equal(results["P1"]["value"], 0.5, "P1")
