@@ -65,7 +65,7 @@ class LinkPart(Part):
             Measure("idle_adaptive", {"idle"}, lambda: self.idle(self.adaptive)),
         ]
         if not self.world.quick:
-            every += [Measure(f"size{size}", {"sizes"}, lambda size=size: self.size(size), 2)
+            every += [Measure(f"size{size}", {"sizes"}, lambda size=size: self.size(size), 1)
                       for size in SIZES]
         return [measure for measure in every if measure.keys & self.wanted]
 
