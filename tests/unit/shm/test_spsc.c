@@ -2,6 +2,7 @@
 /* Cursors of rings: full and empty at every wrap, and what the other side sees of an entry. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include "shm/spsc.h"
 
@@ -59,13 +60,22 @@ static struct {
 	uint32_t torn, lost;
 } ring;
 
+/* Where both threads share a processor each waits for the other's turn. */
+static void give_way(uint32_t *spins)
+{
+	if (++*spins % 256 == 0)
+		sched_yield();
+}
+
 static void *consume(void *argument)
 {
+	uint32_t spins = 0;
+
 	for (uint32_t head = 0; head < ENTRIES; head++) {
 		const uint64_t *entry = ring.entry[head % SLOTS];
 
 		while (shm_ring_used(&ring.cursor, head) == 0)
-			;
+			give_way(&spins);
 		ring.lost += entry[0] != head;
 		for (uint32_t i = 1; i < 8; i++)
 			ring.torn += entry[i] != entry[0];
@@ -77,12 +87,13 @@ static void *consume(void *argument)
 /* B101: plain stores to the entry, release of the index; and the reverse for its reuse. */
 Test(spsc, b101_an_entry_is_whole_when_its_index_is_seen)
 {
+	uint32_t spins = 0;
 	pthread_t thread;
 
 	cr_assert_eq(pthread_create(&thread, NULL, consume, NULL), 0);
 	for (uint32_t tail = 0; tail < ENTRIES; tail++) {
 		while (shm_ring_free(&ring.cursor, tail, SLOTS) == 0)
-			;
+			give_way(&spins);
 		for (uint32_t i = 0; i < 8; i++)
 			ring.entry[tail % SLOTS][i] = tail;
 		shm_store_release(&ring.cursor.tail, tail + 1);
