@@ -32,6 +32,7 @@ struct sim_buffer *buffer_take(struct world *world)
 		buffer->older = world->all_buffers;
 		world->all_buffers = buffer;
 	}
+	buffer->given = false;
 	buffer->unkept = buffer->fatal = buffer->rnr = buffer->future = false;
 	buffer->take = 0;
 	buffer->holder = NULL;
@@ -62,6 +63,7 @@ static struct pktbuf *io_get(void *context, const uint8_t source_mac[6])
 	worker->room--;
 	buffer = buffer_take(worker->host->world);
 	buffer->holder = worker->host;
+	buffer->given = true;
 	host_may_die(worker->host);
 	return &buffer->packet;
 }
@@ -77,6 +79,10 @@ static void io_put(void *context, struct pktbuf *packet, enum pktbuf_fate fate)
 		network_send(world, worker->host, buffer);
 	else
 		buffer_return(world, buffer);
+	/* One that was not needed can be had again. */
+	if (fate != PKTBUF_SEND && buffer->given && worker->room != UINT32_MAX)
+		worker->room++;
+	buffer->given = false;
 	host_may_die(worker->host);
 }
 

@@ -364,6 +364,7 @@ struct sim_buffer {
 	struct sim_buffer *next;
 	struct sim_buffer *older; /* all there are */
 	struct host *holder;      /* whose daemon has it in hand */
+	bool given;               /* to the transport, to fill */
 	bool unkept;              /* the transport may not keep it */
 	bool fatal;               /* a NAK that ends the queue pair, as it was sent */
 	bool rnr;                 /* an RNR NAK, as it was sent */
