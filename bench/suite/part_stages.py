@@ -37,7 +37,7 @@ class StagesPart(Part):
 
     def grace(self):
         said = run_json([self.world.program("oriel-micro"), "--grace",
-                         "20000" if self.world.quick else "100000", "--json"])
+                         "10000" if self.world.quick else "50000", "--json"])
         return {"p50": said["p50_us"], "p99": said["p99_us"], "p999": said["p99_9_us"]}
 
     def bind(self):
