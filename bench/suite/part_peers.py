@@ -69,7 +69,7 @@ class PeersPart(Part):
             said = run_json(
                 [self.world.program("oriel-perf"), "--export", f"{THEIRS}:7471", "-D",
                  str(self.world.seconds), "--json", "--poll", "-d", self.socket, *more, operation],
-                core=self.world.cores.generator)
+                core=self.world.cores.generator, timeout=15)
         return said["results"][0]
 
     def ucx(self, test, size, times, column=None):
