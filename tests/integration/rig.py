@@ -58,6 +58,7 @@ def program(name):
         "oriel-perf": "bench",
         "oriel-flood": "bench",
         "oriel-sink": "bench",
+        "guide-client": "tests/integration",
         "hostile": "tests/integration",
         "steady": "tests/integration",
         "play": "tests/integration",

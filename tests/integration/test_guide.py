@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A program that was written from the guide (doc/ndk.md) and <ndk/ndk.h> alone, on two daemons."""
+import rig
+from rig import Daemon, Process, expect, expect_equal, test
+
+# Seven of the program's cases end with a request that the target's window refuses.
+GUESSES = 7
+
+
+def daemon(name, role, number):
+    return Daemon(name, rig.memif("link", role), f"10.66.0.{number + 1}/24", number=number,
+                  more="bad-token-budget = 0\n")
+
+
+def guide(host, *arguments):
+    return Process(f"guide-{arguments[0]}", [rig.program("guide-client"), *arguments],
+                   {"ORIEL_SOCKET": host.socket})
+
+
+@test("the guide alone is enough: windows used well and misused, ends in any order")
+def windows():
+    a, b = daemon("a", "server", 0), daemon("b", "client", 1)
+    baseline = [a.counts(), b.counts()]
+    target = guide(a, "target", "10.66.0.1")
+    target.wait_log("listening")
+    peer = guide(b, "peer", "10.66.0.2", "10.66.0.1")
+    for process in (peer, target):
+        expect_equal(process.wait(), 0, f"{process.name}: {process.log()}")
+        expect(", 0 failures" in process.log(), f"{process.name}: {process.log()}")
+    expect_equal(a.status()["bad_tokens"], GUESSES, "bad tokens that the target's daemon counted")
+    a.expect_counts(baseline[0])
+    b.expect_counts(baseline[1])
+    for process in (b, a):
+        expect_equal(process.stop(), 0, f"exit status of {process.name}: {process.log()}")
+
+
+if __name__ == "__main__":
+    rig.main()
