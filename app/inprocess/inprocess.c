@@ -120,7 +120,7 @@ static int start(struct plane *plane, const char *configuration, int *socket, ch
 	int error = configure(&plane->daemon.config, configuration, message, room);
 
 	if (error)
-		return error;
+		return error == -ENOENT ? -EINVAL : error; /* no daemon to wait for */
 	error = daemon_start(&plane->daemon, NULL, &text);
 	if (error) {
 		snprintf(message, room, "%s: %s", configuration, text);

@@ -100,7 +100,8 @@ static void free_memory(struct target *target)
 static void explain(NTSTATUS status)
 {
 	if (status == STATUS_DEVICE_NOT_READY || status == STATUS_DEVICE_REMOVED)
-		fprintf(stderr, "oriel-target: orield is not there: trying again until it is\n");
+		fprintf(stderr, "oriel-target: orield is not there: trying again until it is: %s\n",
+			OrielOpenErrorText());
 	else
 		fprintf(stderr, "oriel-target: cannot serve: %s: %s: trying again\n",
 			OrielStatusName(status), OrielOpenErrorText());

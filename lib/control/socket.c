@@ -235,7 +235,7 @@ void socket_greeter_ready(struct control *control, unsigned int greeter)
 		   (hello.ndk_major == CONTROL_NDK_MAJOR && hello.ndk_minor > CONTROL_NDK_MINOR) ||
 		   (hello.ndk_major == 1 && hello.ndk_minor > 2)) {
 		refuse(control, socket, NT_BAD_VERSION,
-		       "NDK version %u.%u is not offered, 1.2 and %u.%u are", hello.ndk_major,
+		       "NDK version %u.%u is not offered, 1.1 to %u.%u are", hello.ndk_major,
 		       hello.ndk_minor, CONTROL_NDK_MAJOR, CONTROL_NDK_MINOR);
 	} else {
 		error = session_open(control, socket, &hello);

@@ -12,9 +12,14 @@ static NTSTATUS check_parameters(const ORIEL_OPEN_PARAMETERS *parameters, NDK_VE
 	*version = (NDK_VERSION){ 1, 2 };
 	if (!parameters)
 		return STATUS_SUCCESS;
-	if (parameters->Size < sizeof(*parameters) ||
-	    (parameters->Flags & ~ORIEL_OPEN_PROGRESS_THREAD))
-		return STATUS_INVALID_PARAMETER;
+	if (parameters->Size < sizeof(*parameters))
+		return session_refuse(STATUS_INVALID_PARAMETER,
+				      "ORIEL_OPEN_PARAMETERS.Size is %u and must be %zu at least",
+				      parameters->Size, sizeof(*parameters));
+	if (parameters->Flags & ~ORIEL_OPEN_PROGRESS_THREAD)
+		return session_refuse(STATUS_INVALID_PARAMETER,
+				      "ORIEL_OPEN_PARAMETERS.Flags %#x has unknown bits",
+				      parameters->Flags);
 	*version = parameters->Version;
 	return STATUS_SUCCESS;
 }

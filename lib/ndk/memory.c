@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "ndk/ndk_private.h"
@@ -82,6 +83,14 @@ static uint64_t round_up(uint64_t size, uint64_t unit)
 	return (size + unit - 1) / unit * unit;
 }
 
+/* Touching pages that the machine cannot have would end somebody, sooner or later. */
+static bool machine_has(uint64_t size)
+{
+	struct sysinfo info;
+
+	return sysinfo(&info) || size / info.mem_unit < info.totalram + info.totalswap;
+}
+
 NTSTATUS OrielAllocateMemory(SIZE_T Length, ULONG Flags, MDL **ppMdl)
 {
 	const ULONG huge = ORIEL_MEMORY_HUGE_PAGES | ORIEL_MEMORY_HUGE_REQUIRED;
@@ -91,6 +100,8 @@ NTSTATUS OrielAllocateMemory(SIZE_T Length, ULONG Flags, MDL **ppMdl)
 
 	if (Length == 0 || Length > UINT64_MAX / 2 || (Flags & ~huge))
 		return STATUS_INVALID_PARAMETER;
+	if (!machine_has(size))
+		return STATUS_NO_MEMORY;
 	if (Flags & huge) {
 		fd = shm_segment_create("oriel-memory", round_up(Length, HUGE_PAGE), true);
 		if (fd >= 0)

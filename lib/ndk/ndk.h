@@ -1388,9 +1388,9 @@ static inline NTSTATUS NdkGetSharedEndpointLocalAddress(NDK_SHARED_ENDPOINT *pNd
 typedef struct _ORIEL_OPEN_PARAMETERS {
 	ULONG Size;          /* sizeof(ORIEL_OPEN_PARAMETERS) */
 	NDK_VERSION Version; /* the lowest that the program can use: 1.1, 1.2 or 2.1 */
-	const char
-		*Socket; /* NULL: $ORIEL_SOCKET, else /run/oriel/ndk.sock; or "in-process:FILE" */
-	ULONG Flags;     /* ORIEL_OPEN_* */
+	/* NULL or "": $ORIEL_SOCKET, else /run/oriel/ndk.sock; or "in-process:FILE" */
+	const char *Socket;
+	ULONG Flags; /* ORIEL_OPEN_* */
 } ORIEL_OPEN_PARAMETERS;
 
 /*

@@ -46,6 +46,9 @@ NTSTATUS plane_open(struct adapter *adapter, const char *configuration)
 
 	if (!open)
 		return status;
+	if (!*configuration)
+		return session_refuse(STATUS_INVALID_PARAMETER,
+				      ORIEL_IN_PROCESS " wants the name of a configuration file");
 	error = open(NDK_PLANE_VERSION, configuration, &adapter->plane, message, sizeof(message));
 	if (error)
 		return session_refuse(session_status_of_errno(-error), "%s", message);

@@ -132,6 +132,8 @@ NTSTATUS qp_create(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq, PVOID q
 				      .inline_size = inline_size,
 				      .type = SHM_QP_RC };
 
+	if (!receive_cq || !initiator_cq)
+		return STATUS_INVALID_PARAMETER;
 	return create(needs, &want, completion, context);
 }
 
@@ -152,6 +154,8 @@ NTSTATUS qp_create_with_srq(NDK_PD *pd, NDK_CQ *receive_cq, NDK_CQ *initiator_cq
 				      .inline_size = inline_size,
 				      .type = SHM_QP_RC };
 
+	if (!receive_cq || !initiator_cq || !srq)
+		return STATUS_INVALID_PARAMETER;
 	return create(needs, &want, completion, context);
 }
 

@@ -102,13 +102,18 @@ static NTSTATUS hear_welcome(struct adapter *adapter, struct shm_welcome *welcom
 			     unsigned int *count)
 {
 	struct pollfd ready = { .fd = adapter->socket, .events = POLLIN };
-	int length = 0;
+	unsigned int room = *count;
+	int length;
 
 	plane_hear(adapter);
-	if (poll(&ready, 1, PATIENCE_MS) == 1)
-		length = shm_socket_receive(adapter->socket, welcome, sizeof(*welcome), fds, count);
-	else
-		*count = 0;
+	*count = 0;
+	if (poll(&ready, 1, PATIENCE_MS) != 1)
+		return session_refuse(
+			STATUS_DEVICE_NOT_READY,
+			"no answer from the daemon within %d s: is it still starting?",
+			PATIENCE_MS / 1000);
+	*count = room;
+	length = shm_socket_receive(adapter->socket, welcome, sizeof(*welcome), fds, count);
 	if (length != sizeof(*welcome) || welcome->type != SHM_MSG_WELCOME ||
 	    welcome->magic != SHM_MAGIC_HELLO)
 		return session_refuse(STATUS_DEVICE_NOT_READY,

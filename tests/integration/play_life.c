@@ -102,6 +102,8 @@ static void limits(struct end *a, struct end *b)
 		expect_status(try_qp(a, most), STATUS_INVALID_PARAMETER, "one more of a QP");
 		most[i]--;
 	}
+	expect_status(NdkCreateQp(a->pd, NULL, a->cq, NULL, 1, 1, 1, 1, 0, sync_created, a, NULL),
+		      STATUS_INVALID_PARAMETER, "a QP without a CQ");
 	SUCCEEDS(try_cq(a, info.MaxCqDepth));
 	expect_status(try_cq(a, info.MaxCqDepth + 1), STATUS_INVALID_PARAMETER, "a deeper CQ");
 	SUCCEEDS(try_srq(a, info.MaxSrqDepth, info.MaxReceiveRequestSge));

@@ -56,6 +56,8 @@ Test(allocate, parameters)
 
 	cr_expect_eq(OrielAllocateMemory(0, 0, &mdl), STATUS_INVALID_PARAMETER);
 	cr_expect_eq(OrielAllocateMemory(4096, 0x80, &mdl), STATUS_INVALID_PARAMETER);
+	/* More than the machine has is refused before a page is touched. */
+	cr_expect_eq(OrielAllocateMemory((SIZE_T)1 << 46, 0, &mdl), STATUS_NO_MEMORY);
 }
 
 /* Huge pages if there are enough, and small ones if not. */

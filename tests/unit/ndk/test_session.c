@@ -100,9 +100,11 @@ Test(open, parameters_are_checked)
 	NDK_ADAPTER *adapter;
 
 	cr_expect_eq(OrielOpenAdapter(&parameters, &adapter), STATUS_INVALID_PARAMETER);
+	cr_expect(strstr(OrielOpenErrorText(), "Size"), "%s", OrielOpenErrorText());
 	parameters.Size = sizeof(parameters);
 	parameters.Flags = ~ORIEL_OPEN_PROGRESS_THREAD;
 	cr_expect_eq(OrielOpenAdapter(&parameters, &adapter), STATUS_INVALID_PARAMETER);
+	cr_expect(strstr(OrielOpenErrorText(), "Flags"), "%s", OrielOpenErrorText());
 }
 
 /* --- queries ------------------------------------------------------------------------------ */
