@@ -275,7 +275,8 @@ void requester_start(struct transport *t, struct qp *qp, struct flight *flight)
 /* PSNs up to `end` have been on the wire. */
 static void sent_through(struct transport *t, struct qp *qp, uint32_t psn, uint32_t end)
 {
-	const bool idle = requester_una(qp->requester) == qp->sent_psn;
+	/* The first, or it had to wait since it was found lost: the peer's time begins now. */
+	const bool oldest = requester_una(qp->requester) == psn;
 	struct qp_local *local = qp_local(t, qp);
 
 	if (psn_diff(psn, qp->sent_psn) < 0)
@@ -283,7 +284,7 @@ static void sent_through(struct transport *t, struct qp *qp, uint32_t psn, uint3
 	if (psn_diff(end, qp->sent_psn) > 0)
 		qp->sent_psn = end;
 	local->resend = false;
-	if (idle || local->deadline == 0 || local->paced)
+	if (oldest || local->deadline == 0 || local->paced)
 		requester_timer(t, qp);
 }
 

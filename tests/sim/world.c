@@ -233,7 +233,9 @@ void world_run(struct world *world)
 		pair_open(world, i);
 	for (uint32_t i = 0; i < world->looses; i++)
 		loose_open(world, i);
-	while (world->statistics.frames < world->config.packets) {
+	/* Where all that is still possible are binds, no frames come any more. */
+	while (world->statistics.frames < world->config.packets &&
+	       world->statistics.requests < 50ull * world->config.packets) {
 		if (world->statistics.frames >= world->next_quiet) {
 			settle(world);
 			world->next_quiet =
