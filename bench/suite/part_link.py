@@ -4,7 +4,7 @@ import time
 
 from .link import InProcess, Orield, Testpmd, memory_speeds, rate
 from .samples import Measure, Part
-from .world import awake
+from .world import Failed, awake
 
 WRITE_FRAME = 138  # Ethernet 14, IPv4 20, UDP 8, BTH 12, RETH 16, 64 bytes, ICRC 4
 WRITES = ["-q", "8", "-s", "64"]
@@ -99,8 +99,10 @@ class LinkPart(Part):
             "plain", "-s", "64", "--latency", "--histogram"))
 
     def latency(self, name, report):
-        self.curves[name] = report["histogram"]
         latency = report["latency"]
+        if not latency["p50_us"]:
+            raise Failed(f"{name}: no answer came in the time of the run")
+        self.curves[name] = report["histogram"]
         return {"p50": latency["p50_us"], "p99": latency["p99_us"], "p999": latency["p99_9_us"],
                 "p9999": latency["p99_99_us"]}
 
