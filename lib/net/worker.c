@@ -40,7 +40,7 @@ void worker_wake(struct worker *worker)
 
 /* --- one turn ---------------------------------------------------------------------- */
 
-static unsigned int turn(struct worker *worker, uint64_t now)
+unsigned int worker_turn(struct worker *worker, uint64_t now)
 {
 	struct net *net = worker->net;
 	unsigned int done = 0;
@@ -62,11 +62,6 @@ static unsigned int turn(struct worker *worker, uint64_t now)
 		reconnect_stand_aside(worker);
 	memory_quiescent(net->memory, worker->index);
 	return done;
-}
-
-unsigned int worker_turn(struct worker *worker, uint64_t now)
-{
-	return turn(worker, now);
 }
 
 /* --- nothing to do ----------------------------------------------------------------- */
@@ -174,7 +169,7 @@ int worker_run(void *argument)
 	prctl(PR_SET_TIMERSLACK, 1);
 	worker_enter(worker);
 	while (!__atomic_load_n(&net->stop, __ATOMIC_RELAXED)) {
-		if (turn(worker, net_clock(net))) {
+		if (worker_turn(worker, net_clock(net))) {
 			worker->empty_turns = 0;
 			worker->sleep_ns = 0;
 		} else {
