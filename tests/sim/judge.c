@@ -98,10 +98,12 @@ static bool later_refused(const struct end *end, const struct op *op, int32_t st
 
 /*
  * The answer to a later request acknowledges those before it. When it never comes, the oldest of
- * them runs out of tries.
+ * them runs out of tries, the last of which takes its time.
  */
 static bool later_silent(const struct end *end, const struct op *op)
 {
+	if (end->pair->world->now - op->posted_at < 4096ull << end->connection.timeout)
+		return false;
 	for (uint32_t i = op->number + 1; i != end->tail; i++) {
 		if (end->op[i % SIM_RING]->fault == FAULT_WIRE_SILENT)
 			return true;

@@ -123,8 +123,9 @@ struct op {
 	bool doomed;            /* behind a fault: cancelled */
 	bool may_fail;          /* its window is being taken away */
 	uint32_t troubles;      /* of the pair when it was posted */
-	uint32_t psn;           /* first */
-	uint32_t wire_packet;   /* of a fault that the network makes: which packet */
+	uint64_t posted_at;
+	uint32_t psn;         /* first */
+	uint32_t wire_packet; /* of a fault that the network makes: which packet */
 	uint32_t wire_choice;
 	bool received; /* its receive has completed with it */
 	bool executed; /* the peer has carried it out, for certain */

@@ -29,6 +29,7 @@ void traffic_post(struct end *end, struct op *op)
 	op->doomed = end->fault != NULL;
 	op->number = end->tail;
 	op->troubles = end->pair->troubles;
+	op->posted_at = end->pair->world->now;
 	op->sqe.request_context = (uint64_t)end->life << 32 | op->number;
 	end->op[end->tail++ % SIM_RING] = op;
 	log_request(end, op);
