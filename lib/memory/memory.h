@@ -212,8 +212,11 @@ uint32_t memory_privileged_token(const struct memory *memory);
 unsigned int memory_prefetch(const struct memory *memory, const uint32_t token[],
 			     unsigned int count);
 
-/* Later, when that has come: the first of the bytes that such an access will reach. */
-void memory_prefetch_bytes(const struct memory *memory, uint32_t token, uint64_t address);
+/*
+ * Later, when that has come: the first of the bytes that such an access will reach. False: the
+ * token reaches none at that address, and nothing is fetched.
+ */
+bool memory_prefetch_bytes(const struct memory *memory, uint32_t token, uint64_t address);
 
 /* --- in a worker's send queue ------------------------------------------------- */
 

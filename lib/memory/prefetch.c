@@ -40,12 +40,22 @@ unsigned int memory_prefetch(const struct memory *memory, const uint32_t token[]
 }
 _Static_assert(MEMORY_PREFETCH <= PERM_MANY, "one batch");
 
-/* Nothing is read or written at the address, so nothing is checked but that the token lives. */
-void memory_prefetch_bytes(const struct memory *memory, uint32_t token, uint64_t address)
+/*
+ * The peer names the address. Of all checks only those are made that keep the fetch within what
+ * the token reaches: anywhere else it would tell the peer, by its timing, where something lies.
+ */
+bool memory_prefetch_bytes(const struct memory *memory, uint32_t token, uint64_t address)
 {
 	const struct token_slot *slot = &memory->slots[token_slot_index(memory, token)];
+	const uint64_t meta = __atomic_load_n(&slot->meta, __ATOMIC_ACQUIRE);
+	const uint8_t *base;
 
-	if ((uint32_t)__atomic_load_n(&slot->meta, __ATOMIC_ACQUIRE) == token)
-		__builtin_prefetch(memory->mappings[slot->segment].base + slot->offset +
-				   (address - slot->base));
+	if ((uint32_t)meta != token || token_meta_state(meta) != TOKEN_VALID ||
+	    !range_within(slot->base, slot->length, address, 1))
+		return false;
+	base = memory->mappings[slot->segment].base;
+	if (base == NULL)
+		return false;
+	__builtin_prefetch(base + slot->offset + (address - slot->base));
+	return true;
 }

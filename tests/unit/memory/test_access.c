@@ -312,3 +312,21 @@ Test(access, every_reason_has_a_name)
 					  access_reason_name((enum access_reason)j));
 	cr_expect_str_eq(access_reason_name(ACCESS_REASONS), "?");
 }
+
+/* --- fetched ahead -------------------------------------------------------------------- */
+
+/* What is fetched for a packet, before it is checked, is never outside what its token reaches. */
+Test(access, nothing_is_fetched_ahead_outside_the_token)
+{
+	const struct rig_region region = rig_register(&rig, RIG_BASE, RIG_ALL);
+	const uint64_t wild[] = { 0, RIG_BASE - 1, RIG_BASE + RIG_SIZE, RIG_BASE * 2, MAX };
+
+	cr_expect(memory_prefetch_bytes(rig.memory, region.remote_token, RIG_BASE));
+	cr_expect(memory_prefetch_bytes(rig.memory, region.remote_token, RIG_BASE + RIG_SIZE - 1));
+	for (size_t i = 0; i < sizeof(wild) / sizeof(wild[0]); i++)
+		cr_expect_not(memory_prefetch_bytes(rig.memory, region.remote_token, wild[i]),
+			      "case %zu", i);
+	cr_expect_not(memory_prefetch_bytes(rig.memory, region.remote_token ^ 1, RIG_BASE));
+	cr_expect_not(memory_prefetch_bytes(rig.memory, rig_token(&rig), RIG_BASE), "reserved");
+	cr_expect_not(memory_prefetch_bytes(rig.memory, 0, RIG_BASE));
+}
