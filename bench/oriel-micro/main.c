@@ -178,17 +178,25 @@ static void run_bind(struct bench *bench, uint64_t times)
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
+static uint32_t queue_pair_of(const struct bench *bench, uint64_t frame)
+{
+	return bench->windows ? 0 : bench->order[frame % (FRAMES * 64)];
+}
+
+static bool make_frames(struct bench *bench, uint8_t opcode)
+{
+	bench->bytes = calloc(FRAMES, 2048);
+	for (uint32_t i = 0; bench->bytes && i < FRAMES; i++)
+		bench->length =
+			engine_request(bench->engine, queue_pair_of(bench, i), opcode,
+				       bench->engine->token[0], 64, bench->bytes + i * 2048ull);
+	return bench->bytes;
+}
+
 static bool set_up_frames(struct bench *bench, uint8_t opcode, uint32_t qps)
 {
-	if (!set_up_queue_pairs(bench, qps))
+	if (!set_up_queue_pairs(bench, qps) || !make_frames(bench, opcode))
 		return false;
-	bench->bytes = calloc(FRAMES, 2048);
-	if (!bench->bytes)
-		return false;
-	for (uint32_t i = 0; i < FRAMES; i++)
-		bench->length =
-			engine_request(bench->engine, bench->order[i], opcode,
-				       bench->engine->token[0], 64, bench->bytes + i * 2048ull);
 	memset(bench->engine->psn, 0, qps * sizeof(uint32_t));
 	return true;
 }
@@ -201,17 +209,10 @@ static bool set_up_write(struct bench *bench, uint32_t qps)
 /* One queue pair, many windows. */
 static bool set_up_write_windows(struct bench *bench, uint32_t windows)
 {
-	if (!set_up_windows(bench, windows))
-		return false;
-	bench->bytes = calloc(FRAMES, 2048);
-	if (!bench->bytes)
-		return false;
-	for (uint32_t i = 0; i < FRAMES; i++)
-		bench->length =
-			engine_request(bench->engine, 0, OP_RC_WRITE_ONLY, bench->engine->token[0],
-				       64, bench->bytes + i * 2048ull);
-	bench->engine->psn[0] = 0;
 	bench->windows = windows;
+	if (!set_up_windows(bench, windows) || !make_frames(bench, OP_RC_WRITE_ONLY))
+		return false;
+	bench->engine->psn[0] = 0;
 	bench->token = malloc(FRAMES * 64 * sizeof(*bench->token));
 	for (uint32_t i = 0; bench->token && i < FRAMES * 64; i++)
 		bench->token[i] = bench->engine->token[bench->order[i]];
@@ -279,11 +280,6 @@ static void choose_windows(struct bench *bench, struct wire_view view[32], uint6
 		reth->va =
 			be64_make(ENGINE_BASE + bench->order[at] * 64u % (ENGINE_MEMORY - 4096u));
 	}
-}
-
-static uint32_t queue_pair_of(const struct bench *bench, uint64_t frame)
-{
-	return bench->windows ? 0 : bench->order[frame % (FRAMES * 64)];
 }
 
 /* All stages of the worker's loop but the port: bursts of 32. */
