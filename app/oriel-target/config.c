@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ndk/ndk.h>
+
 #include "common/ini.h"
 
 struct parse {
@@ -229,7 +231,8 @@ static void target_entry(struct parse *parse, const struct ini_entry *entry)
 		ini_refuse(entry, "the key socket");
 	else if (parse->seen_socket)
 		ini_refuse(entry, "each key once in a section");
-	else if (entry->value[0] != '/' && strncmp(entry->value, "in-process:", 11) != 0)
+	else if (entry->value[0] != '/' &&
+		 strncmp(entry->value, ORIEL_IN_PROCESS, strlen(ORIEL_IN_PROCESS)) != 0)
 		ini_refuse(entry, "an absolute path, or in-process:FILE");
 	else
 		ini_get_string(entry, parse->config->socket, sizeof(parse->config->socket));

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ndk/ndk.h>
+
 #include "common/argument.h"
 
 enum kind { SWITCH, NUMBER8, NUMBER16, NUMBER32, NUMBER64, REAL, TEXT, OWN, IGNORED };
@@ -58,7 +60,7 @@ static bool read_in_process(const char *option, const char *text, struct perf_op
 {
 	char *socket;
 
-	if (asprintf(&socket, "in-process:%s", text) < 0)
+	if (asprintf(&socket, ORIEL_IN_PROCESS "%s", text) < 0)
 		return wrong(option, text, "memory for it");
 	options->socket = socket;
 	return true;

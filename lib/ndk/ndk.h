@@ -1385,6 +1385,9 @@ static inline NTSTATUS NdkGetSharedEndpointLocalAddress(NDK_SHARED_ENDPOINT *pNd
  */
 #define ORIEL_OPEN_PROGRESS_THREAD 0x1u
 
+/* Before the name of a configuration file, instead of a socket: see OrielOpenAdapter(). */
+#define ORIEL_IN_PROCESS "in-process:"
+
 typedef struct _ORIEL_OPEN_PARAMETERS {
 	ULONG Size;          /* sizeof(ORIEL_OPEN_PARAMETERS) */
 	NDK_VERSION Version; /* the lowest that the program can use: 1.1, 1.2 or 2.1 */

@@ -303,8 +303,6 @@ NTSTATUS query_extension(NDK_OBJECT_HEADER *header, GUID *id, NDK_VERSION versio
 
 /* --- a data plane within the process: plane.c -------------------------------------------- */
 
-#define ORIEL_IN_PROCESS "in-process:" /* and the configuration file, instead of a socket */
-
 /* Opens it and fills in adapter->plane and adapter->socket. */
 NTSTATUS plane_open(struct adapter *adapter, const char *configuration);
 /* Has it answer what was said on the socket; nothing with a daemon. */
