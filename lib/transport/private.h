@@ -16,9 +16,6 @@
 
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
-#ifndef ALWAYS_INLINE
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-#endif
 
 /* Bounds of one call of transport_poll(). */
 #define POLL_QPS      64u /* queue pairs visited */
