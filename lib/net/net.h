@@ -205,10 +205,9 @@ int net_send_mad(struct net *net, const struct net_peer *peer, const uint8_t mad
 		 uint64_t now);
 
 /*
- * Fills a path from local to remote GID; of -EAGAIN, -EHOSTUNREACH and -ENOBUFS all but remote_mac,
- * so that who knows it otherwise may go on. 0, or -EAGAIN while the
- * neighbour is being resolved (ask again), -EHOSTUNREACH when nobody answered, -ENOBUFS,
- * -ENETUNREACH, -EADDRNOTAVAIL.
+ * Fills a path from local to remote GID. 0, or -EAGAIN while the neighbour is being resolved (ask
+ * again), -EHOSTUNREACH when nobody answered, -ENOBUFS: with these three all is filled but
+ * remote_mac, so that who knows it otherwise may go on. -ENETUNREACH, -EADDRNOTAVAIL: nothing.
  */
 int net_resolve(struct net *net, const uint8_t local_gid[16], const uint8_t remote_gid[16],
 		struct qp_path *path, uint64_t now);
