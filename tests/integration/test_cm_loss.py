@@ -332,21 +332,28 @@ def tries_again(memory):
 def crowd(memory):
     some = [roce.Connection(Stage.wire.peer(), SCRATCH, connect=False)
             for _ in range(100 if rig.QUICK else 520)]
-    for c in some:
-        c.request()
+    in_steps(some, lambda c: c.request())
     for c in some:
         c.take_reply()
-        c.mad(RTU, c.ids())
+    in_steps(some, lambda c: c.mad(RTU, c.ids()))
     expect(Stage.daemon.status()["connections"] > len(some), "connections at once")
     for c in some:
         psn = c.psn
         c.post_write(0, bytes(memory[:8]))
         c.expect_ack(psn)
-    for c in some:
         c.open = False
-        c.mad(DREQ, c.ids() + c.remote_qpn.to_bytes(3, "big"))
+    in_steps(some, lambda c: c.mad(DREQ, c.ids() + c.remote_qpn.to_bytes(3, "big")))
     for c in some:
         Stage.wire.mad(DREP, c.local_id, "DREP")
+
+
+def in_steps(some, send):
+    """Sends for each, never more at once than the link holds: af_packet's ring has 512 frames."""
+    for number, c in enumerate(some):
+        send(c)
+        if number % 50 == 49:
+            Stage.wire.barrier()
+
 
 if __name__ == "__main__":
     rig.main(stage.build)
