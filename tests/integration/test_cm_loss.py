@@ -247,6 +247,7 @@ def backlog(memory):
 
 @case("the listener's program is killed: those who wait are refused, later ones find nobody")
 def killed_listener(memory):
+    before = Stage.daemon.counts()["qps"]
     target = rig.Target("mortal", Stage.daemon, "[export mortal]\nlisten = 10.66.0.1:7600\n"
                         "size = 4K\naccess = read,write\n")
     live = connect(7600)
@@ -262,6 +263,8 @@ def killed_listener(memory):
         expect(refused.reason in (REJ_CONSUMER, REJ_SERVICE), f"reason {refused.reason}")
     until(lambda: Stage.wire.pump() or live.dreqs, "a DREQ for the connection of the dead")
     live.open = False
+    # Until its queue pair has gone as well a request is refused, not passed over.
+    until(lambda: Stage.daemon.counts()["qps"] == before, "the queue pair of the dead is gone")
     live.post_write(0, b"too late", psn=live.psn)
     stage.expect_silence(live)
     expect_equal(refusal(7600).reason, REJ_SERVICE, "the port of the dead")

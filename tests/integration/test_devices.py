@@ -3,7 +3,6 @@
 none, and what a daemon may not have."""
 import os
 import signal
-import time
 import struct
 import subprocess
 
@@ -43,13 +42,6 @@ def stop(*processes):
 
 
 # --- addresses ----------------------------------------------------------------------------------
-
-
-def worked_off(daemon):
-    """Nothing waits in the device any more: what is sent now finds room."""
-    before = daemon.port()["rx_packets"]
-    time.sleep(0.1)
-    return daemon.port()["rx_packets"] == before
 
 
 @test("B79: a peer that has nothing but a link-local address is served at ours")
@@ -200,7 +192,7 @@ def af_xdp():
         for _ in range(20000):
             wire.send(frame)
         os.kill(daemon.pid, signal.SIGCONT)
-        until(lambda: worked_off(daemon), "the flood is worked off")
+        wire.worked_off()
         c.replies()
         serves(wire)
     stop(target, daemon)
@@ -220,15 +212,15 @@ def missed():
     for _ in range(count):
         wire.send(frame)
     os.kill(daemon.pid, signal.SIGCONT)
-    until(lambda: worked_off(daemon), "the flood is worked off")
+    wire.worked_off()
     c.replies()
     now = daemon.port()
     counted = (daemon.verdicts() - before)["qp_unknown"]
     given = now["rx_packets"] - port["rx_packets"]
     rig.note(f"{count} sent, {given} given by the driver, {counted} dropped as unknown, "
              f"{now['rx_missed']} told as missed")
-    # Beside the flood there were the questions of replies(), a handful.
-    expect(counted <= given <= counted + 20, f"{given} frames from the driver, {counted} counted")
+    # Beside the flood there were questions, asked until one was answered.
+    expect(counted <= given <= counted + 200, f"{given} frames from the driver, {counted} counted")
     serves(wire)
     later = daemon.port()
     expect(all(later[key] >= now[key] for key in now if key.startswith(("rx_", "tx_"))),

@@ -140,6 +140,7 @@ def af_xdp_flood():
         wire.socket.send(mac_bytes(wire.mac) + mac_bytes(PEER_MAC) + b"\x88\xb5" + bytes(200))
     daemon.popen.send_signal(signal.SIGCONT)
     rig.until(lambda: daemon.verdicts()["not_ip"] > 500, "what was buffered is read")
+    wire.worked_off()
     wire.served(64)
     stop(daemon)
     remove("d0")
@@ -235,6 +236,20 @@ class Wire:
         self.socket.send(mac_bytes(self.mac) + mac_bytes(PEER_MAC) + tag + b"\x08\0" + header
                          + body)
         return body[8:]
+
+    def worked_off(self):
+        """Waits until what was sent has been looked at: a ping, again and again, is answered."""
+        def answered():
+            self.ask(64)
+            try:
+                while self.answer()[2] != self.sequence:
+                    pass
+            except TimeoutError:
+                return False
+            return True
+        self.socket.settimeout(0.5)
+        rig.until(answered, "a ping behind a flood is answered")
+        self.socket.settimeout(rig.PATIENCE)
 
     def answer(self):
         """Payload, TCI (None: untagged) and sequence of the next echo reply."""
