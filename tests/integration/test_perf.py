@@ -28,6 +28,13 @@ def setup():
     WORLD["a"] = Daemon("a", rig.memif("link", "server"), "10.66.0.1/24")
     WORLD["b"] = Daemon("b", rig.memif("link", "client"), "10.66.0.2/24", number=1)
     WORLD["target"] = Target("target", WORLD["a"], EXPORT)
+    WORLD["rest"] = [(WORLD[end], WORLD[end].counts()) for end in ("a", "b")]
+
+
+def at_rest():
+    """Waits until both daemons have forgotten all clients but the target."""
+    for daemon, counts in WORLD["rest"]:
+        daemon.expect_counts(counts)
 
 
 def command(*arguments, port=7471):
@@ -40,7 +47,7 @@ def environment():
 
 def perf(*arguments, port=7471):
     return subprocess.run(command(*arguments, port=port), capture_output=True, text=True,
-                          timeout=60, check=False, env=environment())
+                          timeout=120, check=False, env=environment())
 
 
 def good(*arguments, port=7471):
@@ -123,11 +130,10 @@ def windows():
 
 @test("connections are made and ended, one or many at once, and leave nothing")
 def connections():
-    baseline = WORLD["a"].counts()
     for arguments in ([], ["--windows", 8]):
         result = measured("connect", "-n", 24, *arguments)
         expect_equal([result["messages"], result["latency_us"]["count"]], [24, 24], "connections")
-    WORLD["a"].expect_counts(baseline)
+    at_rest()
 
 
 # --- modes ------------------------------------------------------------------------------------
@@ -243,21 +249,28 @@ def verified_much():
     expect(result["verified_bytes"] >= 16 * 5 * 300000, f"{result}")
 
 
+def must_notice(operation, said, *flags):
+    """A run during which the other client has had its turn fails: the longer, the surer."""
+    for seconds in (0.3, 1, 3, 10):
+        result = perf("--verify", operation, *flags, "-D", seconds)
+        if result.returncode:
+            break
+    expect(result.returncode == 1 and said in result.stderr,
+           f"{operation} beside another client: {result.returncode} {result.stderr}")
+
+
 @test("--verify sees bytes that another client has written meanwhile, and counters that it moved")
 def corrupted():
-    other = Process("other", command("write", "-s", 64, "-D", 60), environment())
-    until(lambda: other.alive() and received()["rx_write"] > 0, "load of the other client")
-    for operation in ("read", "mixed", "write", "read_lat"):
-        result = perf("--verify", operation, "-s", 64, "-D", 0.3)
-        expect(result.returncode == 1 and "differ" in result.stderr,
-               f"{operation} with another's bytes: {result.returncode} {result.stderr}")
-    other.kill()
-    other = Process("other", command("atomic", "-D", 60), environment())
-    before = received()["rx_atomic"]
-    until(lambda: other.alive() and received()["rx_atomic"] > before, "the other client's atomics")
-    result = perf("--verify", "atomic", "-D", 0.3)
-    expect(result.returncode == 1 and "counters grew" in result.stderr, result.stderr)
-    other.kill()
+    for load, operations, said, flags in (
+            ("write", ("read", "mixed", "write", "read_lat"), "differ", ["-s", 64]),
+            ("atomic", ("atomic",), "counters grew", [])):
+        before = received()[f"rx_{load}"]
+        other = Process("other", command(load, *flags, "-D", 600), environment())
+        until(lambda: other.alive() and received()[f"rx_{load}"] > before,  # pylint: disable=W0640
+              "load of the other client")
+        for operation in operations:
+            must_notice(operation, said, *flags)
+        other.kill()
 
 
 # --- output -----------------------------------------------------------------------------------
@@ -320,7 +333,7 @@ def live_line():
                           (["-D", 0.7, "--csv"], False)):
         leader, follower = pty.openpty()
         result = subprocess.run(command(*flags, "-s", 64), stdout=follower, stderr=follower,
-                                timeout=60, check=False, env=environment())
+                                timeout=120, check=False, env=environment())
         os.close(follower)
         text = b""
         try:
@@ -338,6 +351,7 @@ def live_line():
 @test("SIGINT ends a run early; what was measured is printed all the same")
 def interrupt():
     for operation in ("write", "read_lat", "bind", "connect"):
+        at_rest()
         before = WORLD["b"].counts()["qps"]
         process = Process("early", command(operation, "-D", 60, "--json"), environment())
         until(lambda: WORLD["b"].counts()["qps"] > before, "its queue pair")
@@ -352,7 +366,8 @@ def interrupt():
 
 @test("options that cannot be are refused by name, before anything is sent")
 def refusals():
-    before = WORLD["a"].verdicts(), WORLD["a"].counts()
+    at_rest()
+    before = WORLD["a"].verdicts()
     for arguments, text in (
             (["-s", "x"], "--size x: expected a number"), (["-s", 1 << 31], "--size 2147483648"),
             (["-q", 0], "--qp 0"), (["-t", 9000], "--tx-depth 9000"),
@@ -392,7 +407,8 @@ def refusals():
         result = perf(operation, "-n", 1, port=7472)
         expect(result.returncode == 1 and "the window grants no" in result.stderr, result.stderr)
     good("read", "-n", 1, "-s", 64, port=7472)
-    expect_equal((WORLD["a"].verdicts(), WORLD["a"].counts()), before, "what the target has seen")
+    expect_equal(WORLD["a"].verdicts(), before, "what the target has seen")
+    at_rest()
 
 
 @test("--help names every flag that is refused or taken, and the manual has each of them")
