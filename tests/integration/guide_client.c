@@ -13,7 +13,7 @@
 #define LOCAL            NDK_MR_FLAG_ALLOW_LOCAL_WRITE
 #define READABLE         NDK_OP_FLAG_ALLOW_REMOTE_READ
 #define WRITABLE         NDK_OP_FLAG_ALLOW_REMOTE_WRITE
-#define DEADLINE         20 /* seconds for any one thing to happen */
+#define DEADLINE         60 /* seconds for any one thing to happen */
 #define EXPECT(is, want) expect(__LINE__, #is, is, want)
 #define CHECK(condition) check(__LINE__, #condition, condition)
 

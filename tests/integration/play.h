@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PATIENCE  10000 /* ms until something that must happen counts as not happening */
+#define PATIENCE  40000 /* ms until something that must happen counts as not happening */
 #define MEMORY    (4u << 20)
 #define CQ_DEPTH  256u
 #define QP_DEPTH  64u

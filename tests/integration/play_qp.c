@@ -33,7 +33,7 @@ static void flushed(struct end *a, struct end *b)
 	SUCCEEDS(NdkReceive(qp, (PVOID)1, &room, 1));
 	SUCCEEDS(NdkReceive(qp, (PVOID)2, &room, 1));
 	NdkFlush(qp);
-	for (unsigned int tries = 0; tries < PATIENCE / 10 && (count < 2 || !calls); tries++) {
+	for (unsigned int tries = 0; tries < PATIENCE / 50 && (count < 2 || !calls); tries++) {
 		no_result(b, "the other end");
 		OrielProgress(a->adapter);
 		count += NdkGetCqResults(cq, entry + count, 3 - count);

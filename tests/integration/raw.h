@@ -11,7 +11,7 @@
 
 #include "shm/layout.h"
 
-#define RAW_PATIENCE 10000 /* ms */
+#define RAW_PATIENCE 60000 /* ms */
 
 struct raw {
 	int socket;

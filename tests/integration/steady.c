@@ -15,7 +15,7 @@
 #include "oriel-perf/peer.h"
 
 #define CHUNK    65536u
-#define PATIENCE 15000 /* ms */
+#define PATIENCE 60000 /* ms */
 
 static const char usage[] = "Usage: steady EXPORT-ADDRESS PORT OWN-ADDRESS loop|watch|again|sleep\n"
 			    "       steady EXPORT-ADDRESS PORT OWN-ADDRESS fill|verify SEED\n";

@@ -28,7 +28,7 @@ NOISE = {"loop_ms_median": 1.0, "loop_spread_p5_p95": 0.01, "loop_worst": 1.2, "
 
 def bench_run(*arguments):
     return subprocess.run([f"{BENCH}/run", *arguments], capture_output=True, text=True,
-                          timeout=30, check=False)
+                          timeout=120, check=False)
 
 
 def recorded():

@@ -24,7 +24,7 @@ def setup():
 
 def run(daemon, name, *arguments, given=None):
     return subprocess.run([rig.program(name), *arguments], input=given, capture_output=True,
-                          timeout=60, check=False,
+                          timeout=120, check=False,
                           env={**os.environ, "ORIEL_SOCKET": daemon.socket})
 
 
@@ -90,7 +90,7 @@ def mistakes():
                             ("oriel-window", ("-a", "10.66.0.1", "-p", "7999", "get"))):
         result = run(Pair.b, name, *arguments)
         expect(result.returncode == 1 and b"REFUSED" in result.stderr, f"{name}: {result.stderr}")
-        result = subprocess.run([rig.program(name), *arguments], capture_output=True, timeout=60,
+        result = subprocess.run([rig.program(name), *arguments], capture_output=True, timeout=120,
                                 check=False, env={**os.environ, "ORIEL_SOCKET": "/run/nobody"})
         expect(result.returncode == 1 and b"/run/nobody" in result.stderr,
                f"{name}: {result.stderr}")

@@ -52,7 +52,7 @@ def once(daemon, *arguments, port=7471):
 
 def perf(daemon, *arguments, port=7471):
     return subprocess.run([rig.program("oriel-perf"), "--export", f"10.66.0.1:{port}", *arguments],
-                          capture_output=True, text=True, timeout=90, check=False,
+                          capture_output=True, text=True, timeout=120, check=False,
                           env={**os.environ, "ORIEL_SOCKET": daemon.socket})
 
 

@@ -31,7 +31,7 @@ def flood(*arguments):
     command = [rig.program("oriel-flood"), "-d", rig.memif("link", "client"), "--ip",
                "10.66.0.2/24", "--target", "10.66.0.1", "--cpu", str(rig.cpu(1)), "--json",
                "-D", "0.3", "-W", "0", *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     expect(result.returncode == 0, f"oriel-flood {' '.join(arguments)}: {result.stderr}")
     return json.loads(result.stdout)
 
@@ -174,7 +174,7 @@ def refusals():
                               (("--testpmd", "io"), "expected rxonly, macswap or icmpecho")):
         command = [rig.program("oriel-flood"), "-d", rig.memif("link", "client"), "--ip",
                    "10.66.0.2/24", "--target", "10.66.0.1", *arguments]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         expect(result.returncode not in (0, None) and result.returncode > 0,
                f"{arguments}: exit status {result.returncode}")
         expect(reason in result.stderr, f"{arguments}: {result.stderr}")

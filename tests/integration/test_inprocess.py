@@ -53,7 +53,7 @@ def play(*scenes, six=False, passive=False):
         ends.reverse()
     for scene in scenes:
         process = Process("play", [rig.program("play"), *ends[0], *ends[1], scene])
-        expect_equal(process.wait(60), 0, f"{scene}:\n{process.log()}")
+        expect_equal(process.wait(120), 0, f"{scene}:\n{process.log()}")
         expect("oriel in-process" not in process.log(), process.log())
         World.daemon.expect_counts(World.baseline)
 

@@ -35,7 +35,7 @@ def run(server_arguments, client_arguments=None):
     program = [rig.program("oriel-perf"), "--json"]
     server = Process("server", [*program, *server_arguments],
                      {"ORIEL_SOCKET": Stage.server.socket})
-    client = subprocess.run([*program, *client_arguments, host(client_arguments)], timeout=30,
+    client = subprocess.run([*program, *client_arguments, host(client_arguments)], timeout=120,
                             capture_output=True, text=True, check=False,
                             env={"ORIEL_SOCKET": Stage.client.socket})
     expect(client.returncode == 0, f"client {client_arguments}: {client.stderr}")
@@ -131,7 +131,7 @@ def ipv6():
 def told():
     def fails(arguments, text):
         result = subprocess.run([rig.program("oriel-perf"), *arguments], capture_output=True,
-                                text=True, timeout=30, check=False,
+                                text=True, timeout=120, check=False,
                                 env={"ORIEL_SOCKET": Stage.client.socket})
         expect(result.returncode != 0, f"{arguments} went well")
         expect(text in result.stderr, f"{arguments}: expected '{text}', got: {result.stderr}")

@@ -28,7 +28,7 @@ def play(scene, six=False):
     """The scene goes well, and leaves nothing behind in either daemon."""
     before = [daemon.counts() for daemon in (Pair.a, Pair.b)]
     process = start(scene, six)
-    expect_equal(process.wait(60), 0, f"{scene}:\n{process.log()}")
+    expect_equal(process.wait(120), 0, f"{scene}:\n{process.log()}")
     for daemon, baseline in zip((Pair.a, Pair.b), before):
         daemon.expect_counts(baseline)
     return process.log()
