@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define ARENA_MAGIC   0x4f52494152454e41ull /* "ORIARENA" */
-#define ARENA_VERSION 3u
+#define ARENA_VERSION 4u
 
 enum arena_table {
 	ARENA_TOKENS,      /* struct token_slot */

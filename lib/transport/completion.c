@@ -57,6 +57,30 @@ bool completion_room(struct transport *t, uint32_t index)
 	return false;
 }
 
+uint32_t completion_room_known(struct transport *t, uint32_t index)
+{
+	struct cq *cq = &t->shared->cqs[index];
+	struct cq_side *side = &cq->side[t->worker];
+	struct shm_cq *memory = cq_memory(t, index);
+	uint32_t used = side->tail - side->head;
+
+	if (unlikely(__atomic_load_n(&cq->state, __ATOMIC_RELAXED) != CQ_OPEN || memory == NULL))
+		return 0;
+	if (unlikely(side->depth - used < side->depth / 2)) {
+		side->head = shm_load_acquire(&memory->ring[t->worker].cursor.head);
+		used = side->tail - side->head;
+	}
+	return used < side->depth ? side->depth - used : 0;
+}
+
+void completion_placed(struct transport *t, struct intent *intent, uint32_t cq, uint32_t count)
+{
+	intent->cq = cq;
+	intent->cq_tail = t->shared->cqs[cq].side[t->worker].tail + count;
+	mark_news(t, cq, NEWS_ENTRY);
+	COUNT(t, completions, count);
+}
+
 /* What was entered before the process died may not have been shown. */
 void completion_publish_again(struct transport *t)
 {

@@ -127,6 +127,37 @@ bool frame_open_answer(struct transport *t, struct qp *qp, struct frame *frame,
 	return true;
 }
 
+/* SENDs and WRITEs are most of what a requester sends. */
+bool frame_open_data(struct transport *t, struct qp *qp, struct frame *frame,
+		     const struct data_head *head, uint32_t payload)
+{
+	const struct frame_template *template = &qp_local(t, qp)->frame;
+	const struct opcode_info *op = &opcode_table[head->opcode];
+	const uint64_t first = (uint64_t)head->opcode << 56 |
+			       (uint64_t)(BTH_MIG | (head->solicited ? BTH_SE : 0)) << 48 |
+			       (uint64_t)PKEY_DEFAULT << 32 | qp->remote_qpn;
+	uint8_t *bth;
+
+	if (!frame_start(t, template, frame, payload))
+		return false;
+	bth = frame->packet->data + template->length;
+	memcpy(frame->packet->data, template->prefix, sizeof(template->prefix));
+	put_be64(bth, first);
+	put_be32(bth + 8, (uint32_t)(head->ack_request ? BTH_ACK : 0) << 24 | head->psn);
+	if (op->flags & OPF_RETH) {
+		put_be64(bth + op->reth, head->flight->address);
+		put_be64(bth + op->reth + 8,
+			 (uint64_t)head->flight->token << 32 | (uint32_t)head->flight->length);
+	}
+	if (op->flags & OPF_IMM)
+		memcpy(bth + op->imm, &head->flight->immediate, sizeof(head->flight->immediate));
+	if (op->flags & OPF_IETH)
+		put_be32(bth + op->ieth, head->flight->token);
+	frame->place = bth + op->length;
+	frame_set_ecn(frame->packet->data, template, t->data_ecn);
+	return true;
+}
+
 bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
 		const struct frame_head *head, uint32_t payload)
 {

@@ -23,13 +23,9 @@ static void apply_cqe(struct transport *t, const struct intent *intent)
 {
 	struct cq *cq = &t->shared->cqs[intent->cq];
 	struct shm_cq *memory = t->shared->cq_local[intent->cq].memory[t->worker];
-	const uint32_t slots = cq->side[t->worker].slots;
-	struct shm_cqe *ring;
 
-	if (memory) {
-		ring = (struct shm_cqe *)(memory + 1) + (uint64_t)t->worker * slots;
-		ring[intent->cq_tail & (slots - 1)] = intent->cqe;
-	}
+	if (memory)
+		*cq_entry(t, intent->cq, intent->cq_tail) = intent->cqe;
 	cq->side[t->worker].tail = intent->cq_tail + 1;
 }
 
@@ -71,6 +67,8 @@ static void apply(struct transport *t, const struct intent *intent)
 
 	if (intent->armed & INTENT_CQE)
 		apply_cqe(t, intent);
+	if (intent->armed & INTENT_CQ_TAIL)
+		t->shared->cqs[intent->cq].side[t->worker].tail = intent->cq_tail;
 	if (intent->armed & INTENT_STOCK)
 		apply_stock(t, intent);
 	if (intent->armed & INTENT_RECEIVE)

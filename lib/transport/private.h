@@ -352,6 +352,15 @@ struct answer_head {
 	uint32_t msn;
 };
 
+/* Of a packet of a SEND or WRITE, RC's or UC's; its extensions are the request's. */
+struct data_head {
+	uint8_t opcode;
+	bool ack_request;
+	bool solicited;
+	uint32_t psn;
+	const struct flight *flight;
+};
+
 struct frame {
 	struct pktbuf *packet;
 	const struct frame_template *template;
@@ -372,6 +381,9 @@ bool frame_open_to(struct transport *t, const struct frame_template *template, u
 /* The same for what has an AETH and nothing else, and for a READ response without. */
 bool frame_open_answer(struct transport *t, struct qp *qp, struct frame *frame,
 		       const struct answer_head *head, uint32_t payload);
+/* The same for a packet of a SEND or WRITE. */
+bool frame_open_data(struct transport *t, struct qp *qp, struct frame *frame,
+		     const struct data_head *head, uint32_t payload);
 void frame_set_source_port(struct frame *frame, uint16_t port);
 void frame_payload(struct frame *frame, const void *bytes, uint32_t length);
 /* Bytes of the frame, which is on its way. */
@@ -472,6 +484,19 @@ struct pktbuf *park_take(struct transport *t, struct qp *qp);
 
 /* --- completion.c --------------------------------------------------------------------- */
 
+/* Where an entry of this worker goes; the CQ's memory is there. */
+static inline struct shm_cqe *cq_entry(const struct transport *t, uint32_t cq, uint32_t number)
+{
+	const uint32_t slots = t->shared->cqs[cq].side[t->worker].slots;
+	struct shm_cqe *ring = (struct shm_cqe *)(t->shared->cq_local[cq].memory[t->worker] + 1);
+
+	return &ring[(uint64_t)t->worker * slots + (number & (slots - 1))];
+}
+
+/* Entries that surely fit now; 0 says nothing: ask completion_room(). */
+uint32_t completion_room_known(struct transport *t, uint32_t cq);
+/* Good ones for `count` requests, written behind the tail: INTENT_CQ_TAIL makes them count. */
+void completion_placed(struct transport *t, struct intent *intent, uint32_t cq, uint32_t count);
 /* Adds an entry to the intent: INTENT_CQE, or 0 (the entry is lost) when the CQ is broken. */
 uint64_t completion_add(struct transport *t, struct intent *intent, uint32_t cq,
 			const struct shm_cqe *cqe);
@@ -622,12 +647,30 @@ void requester_read_lost(struct transport *t, struct qp *qp);
 void requester_read_came(struct transport *t, struct qp *qp);
 /* Keeps the cursor from standing before what is acknowledged. */
 void requester_step_over(struct transport *t, struct qp *qp);
+/*
+ * Completes the SENDs and WRITEs at the head that PSN p acknowledges in full, as many as their CQ
+ * is known to have room for. Returns how many.
+ */
+unsigned int requester_complete_covered(struct transport *t, struct qp *qp, uint32_t p);
 /* Completes flights at the head that are done. */
 void requester_complete(struct transport *t, struct qp *qp);
 /* The oldest flight fails; the queue pair goes to error. */
 void requester_fail(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict);
 /* Completion entry of a flight with this status; frees it. */
 void flight_complete(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict);
+
+/* PSNs from `psn` to `end` have been on the wire. */
+void requester_sent_through(struct transport *t, struct qp *qp, uint32_t psn, uint32_t end);
+/* PSNs that READ responses will take are the peer's to pace: they do not fill the window. */
+static inline int32_t requester_window_used(const struct qp *qp, uint32_t psn)
+{
+	return psn_diff(psn, requester_una(qp->requester)) - (int32_t)qp->read_psns;
+}
+
+/* --- plain.c -------------------------------------------------------------------------- */
+
+/* Takes and sends new requests of the simplest kind. Returns how many; the next is not of it. */
+unsigned int plain_send(struct transport *t, struct qp *qp);
 
 /* --- move.c --------------------------------------------------------------------------- */
 

@@ -67,6 +67,77 @@ void flight_complete(struct transport *t, struct qp *qp, int32_t status, uint32_
 	requester_step_over(t, qp);
 }
 
+static inline bool is_covered(const struct flight *flight, uint32_t p)
+{
+	return flight->packets && flight->state == FLIGHT_STARTED &&
+	       !flight_wants_response(flight) &&
+	       psn_diff(p, psn_add(flight->psn, flight->packets - 1)) >= 0;
+}
+
+/*
+ * The entry of a request that went well, in its place already. A client may write there, but only
+ * what it would read itself.
+ */
+static inline void place_entry(struct transport *t, const struct qp *qp,
+			       const struct flight *flight, uint32_t number)
+{
+	*cq_entry(t, qp->send_cq, number) = (struct shm_cqe){
+		.qp_context = qp->qp_context,
+		.request_context = flight->request_context,
+		.type = completion_type(flight->opcode),
+		.output = flight->token,
+		.qpn = qp->number,
+		.epoch = qp->epoch,
+	};
+}
+
+static void free_before(struct transport *t, struct qp *qp, uint32_t index)
+{
+	while (qp->first_flight != index)
+		flight_free(t, qp, qp->first_flight);
+}
+
+/* One step for all of them, so that it costs little to be one of many. */
+unsigned int requester_complete_covered(struct transport *t, struct qp *qp, uint32_t p)
+{
+	const uint32_t room = completion_room_known(t, qp->send_cq);
+	const uint32_t tail = t->shared->cqs[qp->send_cq].side[t->worker].tail;
+	const uint32_t before = requester_done(qp->requester);
+	uint32_t una = requester_una(qp->requester);
+	uint32_t done = before, entries = 0;
+	uint32_t index = qp->first_flight;
+
+	while (index) {
+		const struct flight *flight = flight_at(t, index);
+
+		if (!is_covered(flight, p))
+			break;
+		if (!(flight->flags & SHM_FLAG_SILENT_SUCCESS)) {
+			if (entries == room)
+				break;
+			place_entry(t, qp, flight, tail + entries++);
+		}
+		una = psn_add(flight->psn, flight->packets);
+		done++;
+		index = flight->next;
+	}
+	if (done == before)
+		return 0;
+	if (entries) {
+		struct intent *intent = intent_begin(t, qp);
+
+		completion_placed(t, intent, qp->send_cq, entries);
+		intent->requester = requester_word(una, done);
+		intent_commit(t, INTENT_REQUESTER | INTENT_CQ_TAIL);
+	} else {
+		word_commit(&qp->requester, requester_word(una, done));
+	}
+	shm_store_release(&qp_local(t, qp)->memory->send.done, done);
+	free_before(t, qp, index);
+	requester_step_over(t, qp);
+	return done - before;
+}
+
 void requester_complete(struct transport *t, struct qp *qp)
 {
 	while (qp->first_flight && qp->state == QP_RTS) {
@@ -236,12 +307,6 @@ static bool read_held(struct transport *t, const struct qp *qp, const struct fli
 	       psn_diff(end, requester_una(qp->requester)) > (int32_t)window;
 }
 
-/* PSNs that READ responses will take are the peer's to pace: they do not fill the window. */
-static int32_t window_used(const struct qp *qp, uint32_t psn)
-{
-	return psn_diff(psn, requester_una(qp->requester)) - (int32_t)qp->read_psns;
-}
-
 void requester_start(struct transport *t, struct qp *qp, struct flight *flight)
 {
 	if (flight->state == FLIGHT_STARTED)
@@ -272,8 +337,7 @@ void requester_start(struct transport *t, struct qp *qp, struct flight *flight)
 	}
 }
 
-/* PSNs up to `end` have been on the wire. */
-static void sent_through(struct transport *t, struct qp *qp, uint32_t psn, uint32_t end)
+void requester_sent_through(struct transport *t, struct qp *qp, uint32_t psn, uint32_t end)
 {
 	/* The first, or it had to wait since it was found lost: the peer's time begins now. */
 	const bool oldest = requester_una(qp->requester) == psn;
@@ -318,7 +382,7 @@ static uint8_t data_opcode(const struct flight *flight, bool first, bool last)
 static bool wants_ack(struct qp *qp, bool last, uint32_t psn)
 {
 	if (!last && ++qp->unrequested < REQUESTER_ACK_EVERY &&
-	    window_used(qp, psn) + 1 < (int32_t)REQUESTER_WINDOW)
+	    requester_window_used(qp, psn) + 1 < (int32_t)REQUESTER_WINDOW)
 		return false;
 	qp->unrequested = 0;
 	return true;
@@ -351,20 +415,17 @@ bool requester_build(struct transport *t, struct qp *qp, struct flight *flight, 
 	const bool first = qp->cursor_packet == 0;
 	const bool last = qp->cursor_packet + 1 == flight->packets;
 	const uint32_t length = last ? (uint32_t)(flight->length - offset) : qp_mtu(qp);
-	struct frame_head head = {
+	struct data_head head = {
 		/* UC has the operations of RC, at a base of its own. */
 		.opcode = (uint8_t)(data_opcode(flight, first, last) | qp->type << 5),
 		.psn = psn,
 		.solicited = last && (flight->flags & SHM_FLAG_SOLICIT) &&
 			     flight->opcode != SHM_WR_WRITE,
-		.address = flight->address,
-		.token = flight->token,
-		.length = (uint32_t)flight->length,
-		.immediate = flight->immediate,
+		.flight = flight,
 	};
 
 	head.ack_request = qp->type == SHM_QP_RC && wants_ack(qp, last, psn);
-	return frame_open(t, qp, frame, &head, length) &&
+	return frame_open_data(t, qp, frame, &head, length) &&
 	       requester_gather(t, qp, flight, offset, frame);
 }
 
@@ -376,7 +437,7 @@ static bool send_data(struct transport *t, struct qp *qp, struct flight *flight)
 	if (!requester_build(t, qp, flight, &frame))
 		return false;
 	pace_sent(t, qp, frame_close(t, &frame));
-	sent_through(t, qp, psn, psn_add(psn, 1));
+	requester_sent_through(t, qp, psn, psn_add(psn, 1));
 	return true;
 }
 
@@ -397,7 +458,7 @@ static bool send_read(struct transport *t, struct qp *qp, const struct flight *f
 	if (!frame_open(t, qp, &frame, &head, 0))
 		return false;
 	frame_close(t, &frame);
-	sent_through(t, qp, head.psn, psn_add(flight->psn, flight->packets));
+	requester_sent_through(t, qp, head.psn, psn_add(flight->psn, flight->packets));
 	return true;
 }
 
@@ -418,7 +479,7 @@ static bool send_atomic(struct transport *t, struct qp *qp, const struct flight 
 	if (!frame_open(t, qp, &frame, &head, 0))
 		return false;
 	frame_close(t, &frame);
-	sent_through(t, qp, head.psn, psn_add(head.psn, 1));
+	requester_sent_through(t, qp, head.psn, psn_add(head.psn, 1));
 	return true;
 }
 
@@ -464,7 +525,7 @@ bool requester_execute(struct transport *t, struct qp *qp, struct flight *flight
 
 unsigned int requester_send(struct transport *t, struct qp *qp)
 {
-	unsigned int sent = 0;
+	unsigned int sent = plain_send(t, qp);
 
 	while (sent < POLL_FRAMES && t->left > 0 && qp->state == QP_RTS &&
 	       !(qp->flags & QP_RNR_WAIT)) {
@@ -481,7 +542,7 @@ unsigned int requester_send(struct transport *t, struct qp *qp)
 		}
 		data = !flight_wants_response(flight);
 		if (!may_start(qp, flight) || read_held(t, qp, flight) ||
-		    (data && window_used(qp, psn_add(flight->psn, qp->cursor_packet)) >=
+		    (data && requester_window_used(qp, psn_add(flight->psn, qp->cursor_packet)) >=
 				     (int32_t)REQUESTER_WINDOW))
 			break;
 		if (data && !pace_may_send(t, qp))

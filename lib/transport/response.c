@@ -27,7 +27,7 @@ static void advance_una(struct transport *t, struct qp *qp, uint32_t una)
  */
 static bool acknowledge(struct transport *t, struct qp *qp, uint32_t p)
 {
-	bool progress = false, through = true;
+	bool progress = requester_complete_covered(t, qp, p) != 0, through = true;
 
 	while (qp->first_flight) {
 		struct flight *flight = flight_at(t, qp->first_flight);

@@ -270,34 +270,45 @@ enum flight_state {
 	FLIGHT_FAILED,      /* never (again) sent; completes so when it is the oldest */
 };
 
+/* Begins as the entry that it was copied from, and like that is followed by SGEs or data. */
 struct flight {
+	alignas(64) uint8_t opcode; /* enum shm_wr_opcode */
+	uint8_t nsge;
+	uint16_t inline_length;
+	uint32_t flags; /* SHM_FLAG_* */
+	uint64_t request_context;
+	uint64_t address;
+	uint64_t length; /* bytes, of the payload as well */
+	uint32_t token;
+	uint32_t immediate;
+	uint32_t mr, mw; /* BIND: indices */
+	uint64_t compare;
+	uint64_t swap;
+
 	uint32_t qp;       /* 0: record free */
 	uint32_t next;     /* younger one of the same queue pair; free list */
 	uint32_t sequence; /* number of its send-queue entry */
-	uint8_t opcode;    /* enum shm_wr_opcode */
-	uint8_t state;     /* enum flight_state */
-	uint8_t nsge;
-	uint8_t reserved;
-	uint64_t request_context;
-	uint64_t address;
-	uint64_t length; /* bytes */
-	uint32_t flags;  /* SHM_FLAG_* */
-	uint32_t token;
-	uint32_t immediate;
-	uint32_t psn; /* first */
+	uint32_t psn;      /* first */
 	uint32_t packets;
-	int32_t status; /* FLIGHT_FAILED */
-	uint64_t compare;
-	uint64_t swap;
-	uint32_t mr, mw;  /* BIND: indices */
-	uint32_t slot;    /* INVALIDATE: dead slot */
+	uint8_t state;    /* enum flight_state */
+	int32_t status;   /* FLIGHT_FAILED */
 	uint32_t verdict; /* FLIGHT_FAILED */
+	uint32_t slot;    /* INVALIDATE: dead slot */
+	uint32_t reserved[3];
 	union {
-		struct shm_sge sge[SHM_MAX_SGE];
+		alignas(16) struct shm_sge sge[SHM_MAX_SGE];
 		uint8_t data[SHM_MAX_INLINE];
 	};
 };
-_Static_assert(sizeof(struct flight) == 352, "flight record");
+_Static_assert(sizeof(struct flight) == 384 && offsetof(struct flight, sge) == 112,
+	       "flight record");
+_Static_assert(offsetof(struct flight, flags) == offsetof(struct shm_sqe, flags) &&
+		       offsetof(struct flight, address) == offsetof(struct shm_sqe, address) &&
+		       offsetof(struct flight, token) == offsetof(struct shm_sqe, token) &&
+		       offsetof(struct flight, mw) == offsetof(struct shm_sqe, mw) &&
+		       offsetof(struct flight, swap) == offsetof(struct shm_sqe, swap) &&
+		       offsetof(struct flight, qp) == sizeof(struct shm_sqe),
+	       "an entry is copied as it is");
 
 /* --- completion queues ---------------------------------------------------------------- */
 
@@ -358,14 +369,15 @@ _Static_assert(sizeof(struct ah) == 112, "address record");
 
 /* Parts of a step; `armed` is their union. All values are absolute, so that doing them
  * again does no harm. */
-#define INTENT_CQE       0x01u /* entry `cqe` at `cq_tail` of this worker's ring of `cq` */
-#define INTENT_RECEIVE   0x02u /* receive entries taken: `receive_taken` */
-#define INTENT_RESPONDER 0x04u /* commit word */
-#define INTENT_REQUESTER 0x08u /* commit word */
-#define INTENT_STOCK     0x10u /* `stock_token` at `stock_tail` of the session's stock */
-#define INTENT_ATOMIC    0x20u /* 8 bytes at `address` from `old` to `swap` */
-#define INTENT_SHARED    0x40u /* entries of the SRQ taken: `receive_taken`; QP_HOLDS */
-#define INTENT_RELEASE   0x80u /* no more QP_HOLDS */
+#define INTENT_CQE       0x01u  /* entry `cqe` at `cq_tail` of this worker's ring of `cq` */
+#define INTENT_RECEIVE   0x02u  /* receive entries taken: `receive_taken` */
+#define INTENT_RESPONDER 0x04u  /* commit word */
+#define INTENT_REQUESTER 0x08u  /* commit word */
+#define INTENT_STOCK     0x10u  /* `stock_token` at `stock_tail` of the session's stock */
+#define INTENT_ATOMIC    0x20u  /* 8 bytes at `address` from `old` to `swap` */
+#define INTENT_SHARED    0x40u  /* entries of the SRQ taken: `receive_taken`; QP_HOLDS */
+#define INTENT_RELEASE   0x80u  /* no more QP_HOLDS */
+#define INTENT_CQ_TAIL   0x100u /* entries up to `cq_tail` are in the ring already */
 
 struct intent {
 	uint64_t armed;

@@ -71,52 +71,59 @@ static void flight_refuse(struct flight *flight, int32_t status, uint32_t verdic
 	flight->verdict = verdict;
 }
 
-/* SGEs or inline data, and what they add up to. The sum of 16 lengths fits 64 bits. */
-static void copy_payload(const struct qp *qp, struct flight *flight, const struct shm_sqe *sqe,
-			 const uint8_t *slot)
+/*
+ * Of a length that was checked: in steps of 16, since there is room for all of SHM_MAX_INLINE and
+ * slots are multiples of 64 bytes.
+ */
+static inline void copy_inline(struct flight *flight, const uint8_t *data)
 {
-	if (sqe->flags & SHM_FLAG_INLINE) {
-		if (!opcode_may_be_inline(sqe->opcode) || sqe->inline_length > qp->inline_size) {
+	for (uint32_t i = 0; i < flight->inline_length; i += 16)
+		memcpy(flight->data + i, data + i, 16);
+}
+
+/* SGEs or inline data, and what they add up to. The sum of 16 lengths fits 64 bits. */
+static inline void copy_payload(const struct qp *qp, struct flight *flight, const uint8_t *payload)
+{
+	if (flight->flags & SHM_FLAG_INLINE) {
+		flight->nsge = 0;
+		if (!opcode_may_be_inline(flight->opcode) ||
+		    flight->inline_length > qp->inline_size) {
 			flight_refuse(flight, NT_DATA_OVERRUN, VERDICT(WR_MALFORMED));
 			return;
 		}
-		memcpy(flight->data, slot + sizeof(*sqe), sqe->inline_length);
-		flight->length = sqe->inline_length;
+		copy_inline(flight, payload);
+		flight->length = flight->inline_length;
 		return;
 	}
-	if (sqe->nsge > qp->send.max_sge) {
+	if (flight->nsge > qp->send.max_sge) {
+		flight->nsge = 0;
 		flight_refuse(flight, NT_DATA_OVERRUN, VERDICT(WR_MALFORMED));
 		return;
 	}
-	memcpy(flight->sge, slot + sizeof(*sqe), sqe->nsge * sizeof(struct shm_sge));
-	COPIED();
-	flight->nsge = sqe->nsge;
 	flight->length = 0;
-	for (uint32_t i = 0; i < flight->nsge; i++)
+	for (uint32_t i = 0; i < flight->nsge; i++) {
+		memcpy(&flight->sge[i], payload + i * sizeof(struct shm_sge),
+		       sizeof(struct shm_sge));
+		COPIED();
 		flight->length += flight->sge[i].length;
+	}
 }
 
-static void resolve_objects(const struct transport *t, const struct qp *qp, struct flight *flight,
-			    const struct shm_sqe *sqe)
+static void resolve_objects(const struct transport *t, const struct qp *qp, struct flight *flight)
 {
 	const struct transport_shared *s = t->shared;
 
-	flight->length = sqe->length;
-	flight->mr = sqe->mr;
-	flight->mw = sqe->mw;
 	if (s->resolve == NULL)
 		return;
-	if (sqe->mr)
-		flight->mr = s->resolve(s->resolve_context, qp->session, sqe->mr, HANDLE_REGION);
-	if (sqe->mw)
-		flight->mw = s->resolve(s->resolve_context, qp->session, sqe->mw, HANDLE_WINDOW);
+	if (flight->mr)
+		flight->mr = s->resolve(s->resolve_context, qp->session, flight->mr, HANDLE_REGION);
+	if (flight->mw)
+		flight->mw = s->resolve(s->resolve_context, qp->session, flight->mw, HANDLE_WINDOW);
 }
 
 /* Where a datagram goes is found out when it does. */
-static void check_datagram(const struct qp *qp, struct flight *flight, const struct shm_sqe *sqe)
+static void check_datagram(const struct qp *qp, struct flight *flight)
 {
-	flight->mw = sqe->mw;
-	flight->mr = sqe->mr;
 	if (flight->state == FLIGHT_FAILED)
 		return;
 	if (flight->length > qp_mtu(qp))
@@ -163,42 +170,40 @@ static void check_payload(const struct transport *t, const struct qp *qp, struct
 	}
 }
 
-static void fill_flight(struct transport *t, struct qp *qp, struct flight *flight)
+/* What there is to know of an entry that stands in the flight now. */
+static inline void check_flight(struct transport *t, struct qp *qp, struct flight *flight,
+				const uint8_t *payload)
 {
-	const uint8_t *slot = queue_slot(t, qp, &qp->send);
-	struct shm_sqe sqe;
-
-	work_peek_send(t, qp, &sqe);
-	flight->next = 0;
-	flight->sequence = qp->send.taken;
-	flight->opcode = sqe.opcode;
-	flight->state = FLIGHT_WAITING;
-	flight->nsge = 0;
-	flight->request_context = sqe.request_context;
-	flight->address = sqe.address;
-	flight->flags = sqe.flags;
-	flight->token = sqe.token;
-	flight->immediate = sqe.immediate;
-	flight->compare = sqe.compare;
-	flight->swap = sqe.swap;
-	flight->psn = qp->next_psn;
-	flight->packets = 0;
-	flight->slot = 0;
-	if (unlikely(!type_knows(qp->type, sqe.opcode))) {
+	if (unlikely(!type_knows(qp->type, flight->opcode))) {
 		flight_refuse(flight, NT_INVALID_DEVICE_REQUEST, VERDICT(WR_OPERATION));
-	} else if (opcode_carries_data(sqe.opcode)) {
-		copy_payload(qp, flight, &sqe, slot);
+	} else if (likely(opcode_carries_data(flight->opcode))) {
+		copy_payload(qp, flight, payload);
 		if (unlikely(qp->type == SHM_QP_UD))
-			check_datagram(qp, flight, &sqe);
+			check_datagram(qp, flight);
 		check_payload(t, qp, flight);
 		if (flight->state != FLIGHT_FAILED)
 			flight->packets = qp_packets(qp, flight->length);
-	} else if (sqe.opcode >= SHM_WR_BIND && sqe.opcode <= SHM_WR_FAST_REGISTER) {
-		resolve_objects(t, qp, flight, &sqe);
+	} else if (flight->opcode >= SHM_WR_BIND && flight->opcode <= SHM_WR_FAST_REGISTER) {
+		resolve_objects(t, qp, flight);
 	} else {
 		flight_refuse(flight, NT_INTERNAL_ERROR, VERDICT(WR_MALFORMED));
 	}
-	if (flight->state == FLIGHT_FAILED)
+}
+
+static inline void fill_flight(struct transport *t, struct qp *qp, struct flight *flight)
+{
+	const uint8_t *slot = queue_slot(t, qp, &qp->send);
+
+	memcpy(flight, slot, sizeof(struct shm_sqe));
+	COPIED();
+	flight->next = 0;
+	flight->sequence = qp->send.taken;
+	flight->psn = qp->next_psn;
+	flight->packets = 0;
+	flight->state = FLIGHT_WAITING;
+	flight->slot = 0;
+	check_flight(t, qp, flight, slot + sizeof(struct shm_sqe));
+	if (unlikely(flight->state == FLIGHT_FAILED))
 		count_verdict(t, flight->verdict);
 }
 

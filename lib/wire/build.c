@@ -116,7 +116,8 @@ static uint32_t copy_short(uint8_t *l3, bool is_v4, uint8_t *data, const void *p
 {
 	if (payload)
 		memcpy(data, payload, length);
-	memset(data + length, 0, pad);
+	/* What is too much is where the ICRC goes. */
+	memset(data + length, 0, ICRC_SIZE);
 	return icrc_packet(l3, is_v4, (uint32_t)(data + length + pad - l3));
 }
 
