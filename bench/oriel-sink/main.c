@@ -23,6 +23,9 @@
 #define FIRST_QPN    0x10000u /* oriel-flood's */
 #define SEND_DEPTH   64u
 #define RECEIVES     128u
+#define FEW          4096u /* queue pairs; with more each has short queues */
+#define SHORT_SENDS  4u
+#define MOST_RESULTS 262144u /* of a completion queue */
 #define RESULTS      64u
 #define REQUESTS     512u /* under way at a time while objects are made */
 #define CONNECT_MS   10000
@@ -147,11 +150,21 @@ static bool begun(struct sink *sink, struct place *place, NTSTATUS status)
 
 /* --- objects ---------------------------------------------------------------------------------- */
 
+/* All receives of all queue pairs may complete at once, beside REQUESTS binds. */
+static uint32_t receives_of_each(const struct options *o)
+{
+	const uint32_t most = (MOST_RESULTS - 4096) / o->qps;
+
+	if (!o->receive)
+		return 1;
+	return most < RECEIVES ? most : RECEIVES;
+}
+
 static bool open_domain(struct sink *sink)
 {
 	struct sync sync;
 	NTSTATUS status = OrielOpenAdapter(NULL, &sink->adapter);
-	uint32_t depth = sink->options.qps * (sink->options.receive ? RECEIVES : 1) + 4096;
+	uint32_t depth = sink->options.qps * receives_of_each(&sink->options) + 4096;
 
 	if (!NT_SUCCESS(status)) {
 		fprintf(stderr, "oriel-sink: %s\n", OrielOpenErrorText());
@@ -192,13 +205,16 @@ static bool open_memory(struct sink *sink)
 
 static bool open_queue_pairs(struct sink *sink)
 {
+	const uint32_t receives = receives_of_each(&sink->options);
+	const uint32_t sends = sink->options.qps > FEW ? SHORT_SENDS : SEND_DEPTH;
+
 	for (uint32_t i = 0; i < sink->options.qps; i++) {
 		struct place *place = place_of(sink, (void **)&sink->qp[i]);
 
 		if (!place ||
 		    !begun(sink, place,
-			   NdkCreateQp(sink->pd, sink->cq, sink->cq, &sink->qp[i], RECEIVES,
-				       SEND_DEPTH, 1, 1, 0, on_created, place, &sink->qp[i])))
+			   NdkCreateQp(sink->pd, sink->cq, sink->cq, &sink->qp[i], receives, sends,
+				       1, 1, 0, on_created, place, &sink->qp[i])))
 			return complain("queue pair", sink->failed);
 	}
 	return settle(sink, 0) || complain("queue pairs", sink->failed);
@@ -391,7 +407,7 @@ static bool post_receives(struct sink *sink)
 			      .MemoryRegionToken = NdkGetLocalTokenFromMr(sink->mr) };
 
 	for (uint32_t i = 0; sink->options.receive && i < sink->options.qps; i++) {
-		for (uint32_t n = 0; n < RECEIVES; n++) {
+		for (uint32_t n = 0; n < receives_of_each(&sink->options); n++) {
 			NTSTATUS status = NdkReceive(sink->qp[i], NULL, &sge, 1);
 
 			if (!NT_SUCCESS(status))
@@ -552,7 +568,7 @@ static bool take_option(int option, struct options *o)
 	switch (option) {
 	case OPTION_PEER: return take_peer(&o->peer);
 	case OPTION_TABLE: o->table = optarg; return true;
-	case 'q': return take_small("qps", 1, 16384, &o->qps);
+	case 'q': return take_small("qps", 1, 100000, &o->qps);
 	case 'w': return take_small("windows", 1, 1000000, &o->windows);
 	case 's': return take_number("size", 8, 1u << 30, &o->size);
 	case OPTION_MEMORY: return take_number("memory", 4096, 1ull << 36, &o->memory);

@@ -4,6 +4,7 @@
 #define CONTROL_PRIVATE_H
 
 #include "control/control.h"
+#include "control/queue_memory.h"
 #include "shm/spsc.h"
 #include "shm/status.h"
 
@@ -24,14 +25,16 @@ struct session_local {
 	uint32_t reply_tail;
 	struct pending_reply *pending_first, **pending_last;
 	uint32_t pending_count;
-	bool wake;          /* something was written for the client */
+	bool wake; /* something was written for the client */
+	struct queue_pool queues;
 	uint32_t detaching; /* commands to workers that are still out */
 	uint64_t grace;
 };
 
 struct object_local {
-	void *segment;      /* QP, CQ, SRQ: its shared memory */
-	uint32_t connector; /* QP: object that connects it, 0: none */
+	void *segment;                /* QP, CQ, SRQ: its shared memory */
+	struct queue_segment *shared; /* QP: with others in there, or NULL */
+	uint32_t connector;           /* QP: object that connects it, 0: none */
 	/* What holds a local address. */
 	uint32_t endpoint_space; /* enum cm_port_space; 0: holds none */
 	uint32_t endpoint_next;  /* in its bucket */
@@ -84,8 +87,11 @@ struct control {
 	bool failed;              /* see control_fail() */
 	uint32_t highest_session; /* ever opened */
 	struct session_local session[CONTROL_MAX_SESSIONS];
-	struct object_local *object_local;          /* by object index */
-	uint32_t *qp_object;                        /* by transport QP index */
+	struct object_local *object_local; /* by object index */
+	uint32_t *qp_object;               /* by transport QP index */
+	uint32_t highest_qp;               /* index that was ever in use */
+	uint32_t load[NET_MAX_WORKERS];    /* see least_loaded_worker() */
+	uint32_t load_lasts;
 	uint32_t *cq_object;                        /* by transport CQ index */
 	uint32_t *srq_object;                       /* by transport SRQ index */
 	uint32_t *connection_object;                /* by the CM's connection index */
@@ -245,7 +251,8 @@ void *queue_segment_create(uint64_t size, int *fd);
 int queue_segment_give(struct control *control, uint32_t session, uint32_t request,
 		       const struct object *object, void *memory, int fd);
 void queue_segment_drop(struct control *control, const struct object *object);
-uint32_t least_loaded_worker(const struct control *control);
+/* Where the next queue pair, or SRQ with its queue pairs, goes. */
+uint32_t least_loaded_worker(struct control *control);
 
 /* --- close.c --- */
 /* Starts or continues the close of an object nobody needs any more. */

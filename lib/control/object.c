@@ -48,6 +48,7 @@ struct object *object_create(struct control *control, uint32_t session, enum obj
 	owner->objects++;
 	control->status.objects[type]++;
 	control->object_local[index].segment = NULL;
+	control->object_local[index].shared = NULL;
 	control->object_local[index].to_switch = 0;
 	return object;
 }

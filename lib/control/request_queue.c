@@ -189,18 +189,38 @@ void cq_let_go(struct control *control, struct object *object)
 
 /* --- queue pairs -------------------------------------------------------------------------- */
 
-uint32_t least_loaded_worker(const struct control *control)
+static void count_load(struct control *control)
 {
-	uint32_t load[NET_MAX_WORKERS] = { 0 };
+	uint32_t total = 0;
+
+	memset(control->load, 0, sizeof(control->load));
+	for (uint32_t i = 1; i <= control->highest_qp; i++) {
+		if (!control->qp_object[i])
+			continue;
+		control->load[qp_home(control->shared, i)]++;
+		total++;
+	}
+	control->load_lasts = 1 + total / 16;
+}
+
+/*
+ * Queue pairs move without being told here, so now and then all are counted; not for each new one,
+ * or many would take the square of their number.
+ */
+uint32_t least_loaded_worker(struct control *control)
+{
 	uint32_t workers = net_get_config(control->net)->workers;
 	uint32_t best = 0;
 
-	for (uint32_t i = 1; i < qp_table_size(control->shared); i++)
-		if (control->qp_object[i])
-			load[qp_home(control->shared, i)]++;
+	if (workers == 1)
+		return 0;
+	if (control->load_lasts == 0)
+		count_load(control);
+	control->load_lasts--;
 	for (uint32_t w = 1; w < workers; w++)
-		if (load[w] < load[best])
+		if (control->load[w] < control->load[best])
 			best = w;
+	control->load[best]++;
 	return best;
 }
 
@@ -249,10 +269,10 @@ int32_t request_create_qp(struct control *control, uint32_t session,
 		object_find(control, session, want->initiator_cq, OBJECT_TYPE_CQ),
 		want->srq ? object_find(control, session, want->srq, OBJECT_TYPE_SRQ) : NULL,
 	};
+	struct queue_memory memory;
 	struct qp_config config;
 	struct object *object;
 	int number;
-	int fd;
 
 	if (!needs[0] || !needs[1] || !needs[2] || (want->srq && !needs[3]))
 		return NT_INVALID_HANDLE;
@@ -267,32 +287,31 @@ int32_t request_create_qp(struct control *control, uint32_t session,
 	qp_fill_config(control, session, want, needs, &config);
 	config.doorbell = (uint32_t)number;
 	object->number = config.doorbell;
-	object->memory_size = config.memory_size;
-	config.memory = queue_segment_create(config.memory_size, &fd);
-	if (!config.memory)
+	if (queue_memory_take(control, session, config.memory_size, &memory))
 		goto free_number;
+	config.memory = memory.address;
 	object->index = qp_create(control->shared, &config);
 	if (!object->index)
 		goto free_memory;
-	if (queue_segment_give(control, session, request->id, object, config.memory, fd))
+	reply->created = (struct shm_created){ .handle = object_handle(control, object),
+					       .number = qp_number(control->shared, object->index),
+					       .worker = config.home,
+					       .doorbell = config.doorbell };
+	if (queue_memory_give(control, object, &memory, reply))
 		goto destroy;
 	for (unsigned int i = 0; i < 4; i++)
 		if (needs[i])
 			object_need(control, object, i, needs[i]);
 	control->qp_object[object->index] = object_index(control, object);
+	if (object->index > control->highest_qp)
+		control->highest_qp = object->index;
 	command_send(control, config.home, WORKER_ATTACH, object->index, COMMAND_QP_ATTACHED,
 		     object_handle(control, object), NULL);
-	reply->created = (struct shm_created){ .handle = object_handle(control, object),
-					       .number = qp_number(control->shared, object->index),
-					       .worker = config.home,
-					       .doorbell = config.doorbell,
-					       .segment_size = config.memory_size };
 	return NT_SUCCESS_STATUS;
 destroy:
 	qp_destroy(control->shared, object->index);
 free_memory:
-	shm_segment_unmap(config.memory, config.memory_size);
-	close(fd);
+	queue_memory_return(control, session, &memory);
 free_number:
 	give_number(record->doorbells, config.doorbell);
 free_object:
@@ -304,7 +323,7 @@ void qp_let_go(struct control *control, struct object *object)
 {
 	qp_destroy(control->shared, object->index);
 	control->qp_object[object->index] = 0;
-	queue_segment_drop(control, object);
+	queue_memory_drop(control, object);
 	give_number(session_at(control, object->session)->doorbells, object->number);
 }
 

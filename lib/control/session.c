@@ -463,6 +463,7 @@ void session_finish_if_quiet(struct control *control, uint32_t session)
 		memset(object->needs, 0, sizeof(object->needs));
 		object_free(control, object);
 	}
+	queue_pool_destroy(&local->queues);
 	transport_set_session(control->shared, session, NULL);
 	shm_segment_unmap(local->memory, local->size);
 	close(local->event_fd);

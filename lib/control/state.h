@@ -24,7 +24,7 @@ struct session {
 	uint64_t doorbells[SHM_MAX_SESSION_QPS / 64]; /* numbers in use */
 	uint64_t notifies[SHM_MAX_SESSION_CQS / 64];
 };
-_Static_assert(sizeof(struct session) == 64 + 2048 + 512, "session record");
+_Static_assert(sizeof(struct session) == 64 + SHM_MAX_SESSION_QPS / 8 + 512, "session record");
 
 enum object_type {
 	OBJECT_TYPE_NONE = 0,
@@ -117,8 +117,8 @@ struct object {
 _Static_assert(sizeof(struct connector) % 8 == 0 && sizeof(struct object) % 8 == 0,
 	       "arena records");
 
-/* A handle that a client holds: generation in the upper 12 bits, index below. */
-#define OBJECT_INDEX_BITS 20u
+/* A handle that a client holds: generation in the upper 10 bits, index below. */
+#define OBJECT_INDEX_BITS 22u
 #define OBJECT_INDEX_MASK ((1u << OBJECT_INDEX_BITS) - 1u)
 
 #endif

@@ -35,6 +35,8 @@ static void adapter_free(struct adapter *adapter)
 		free(sent);
 	}
 	free(adapter->cq_by_notify);
+	free(adapter->request_bucket);
+	free(adapter->object_bucket);
 	pthread_mutex_destroy(&adapter->lock);
 	pthread_mutex_destroy(&adapter->progress);
 	free(adapter);
@@ -54,7 +56,8 @@ static struct adapter *adapter_allocate(NDK_VERSION version)
 	pthread_mutex_init(&adapter->lock, NULL);
 	pthread_mutex_init(&adapter->progress, NULL);
 	adapter->cq_by_notify = calloc(SHM_MAX_SESSION_CQS, sizeof(struct cq *));
-	if (!adapter->cq_by_notify || !token_init(adapter)) {
+	if (!adapter->cq_by_notify || !token_init(adapter) || !request_table_init(adapter) ||
+	    !object_table_init(adapter)) {
 		adapter_free(adapter);
 		return NULL;
 	}
@@ -92,17 +95,24 @@ NTSTATUS OrielOpenAdapter(const ORIEL_OPEN_PARAMETERS *Parameters, NDK_ADAPTER *
 
 /* --- closing -------------------------------------------------------------------------------- */
 
-/* Objects whose create is under way are closed when it is over. */
-static bool close_everything(struct adapter *adapter)
+/* Objects whose create is under way are closed when it is over: see object.c. */
+static void close_everything(struct adapter *adapter)
 {
 	struct object *object;
-	bool left;
 
 	pthread_mutex_lock(&adapter->lock);
 	adapter->closing = true;
 	for (object = adapter->first_object; object; object = object->next)
 		if (object->handle)
 			object_close_silently(object);
+	pthread_mutex_unlock(&adapter->lock);
+}
+
+static bool anything_left(struct adapter *adapter)
+{
+	bool left;
+
+	pthread_mutex_lock(&adapter->lock);
 	left = adapter->first_object || adapter->first_call;
 	pthread_mutex_unlock(&adapter->lock);
 	return left;
@@ -113,7 +123,8 @@ void OrielCloseAdapter(NDK_ADAPTER *pNdkAdapter)
 	struct adapter *adapter = adapter_of(pNdkAdapter);
 
 	helper_stop(adapter);
-	while (close_everything(adapter))
+	close_everything(adapter);
+	while (anything_left(adapter))
 		if (OrielProgress(pNdkAdapter) == 0)
 			OrielWait(pNdkAdapter, 100);
 	memory_adapter_closed(adapter);

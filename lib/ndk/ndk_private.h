@@ -81,6 +81,7 @@ struct request {
 	struct call call;
 	struct request *previous, *next; /* outstanding, in the order of sending */
 	struct request *chain;           /* outstanding, by id */
+	struct request *before, *behind; /* outstanding, of the same object */
 	struct request *waiting;         /* for room in the ring */
 	struct shm_request *message;     /* while it waits */
 	struct object *object;           /* that it is about; NULL: the adapter */
@@ -114,12 +115,16 @@ NTSTATUS request_send_async(struct adapter *adapter, struct request *request,
 			    struct shm_request *message, NDK_FN_REQUEST_COMPLETION completion,
 			    void *context);
 
+bool request_table_init(struct adapter *adapter);
 /* adapter.lock is held. */
 void request_flush_waiting(struct adapter *adapter);
 void request_reply(struct adapter *adapter, const struct shm_reply *reply);
 void request_cancel(struct adapter *adapter, struct object *object, NTSTATUS status);
 void request_cancel_all(struct adapter *adapter);
 void request_due(struct adapter *adapter, struct request *request);
+/* From the socket: the next segment that came there, to whom it belongs; and the one of a request.
+ */
+bool request_take_message(struct adapter *adapter);
 bool request_take_segment(struct adapter *adapter, struct request *request, uint32_t id);
 void request_wake_daemon(struct adapter *adapter);
 
@@ -135,15 +140,16 @@ struct object {
 	struct object *needs[OBJECT_NEEDS];
 	void (*destroy)(struct object *object); /* gives back what only this type has */
 	struct request close;
-	uint32_t handle;   /* the daemon's; 0: not created yet */
-	uint32_t users;    /* successors alive */
-	uint32_t requests; /* outstanding, its close not counted */
-	uint32_t type;     /* NDK_OBJECT_TYPE; the header's copy belongs to the consumer */
-	bool closing;      /* its close was asked for: no more callbacks but completions */
-	bool close_early;  /* the daemon hears of a close at once and waits for successors itself */
-	bool gone;         /* the daemon has closed it */
+	struct request *first_request, *last_request; /* outstanding, without its close */
+	uint32_t handle;                              /* the daemon's; 0: not created yet */
+	uint32_t users;                               /* successors alive */
+	uint32_t type;    /* NDK_OBJECT_TYPE; the header's copy belongs to the consumer */
+	bool closing;     /* its close was asked for: no more callbacks but completions */
+	bool close_early; /* the daemon hears of a close at once and waits for successors itself */
+	bool gone;        /* the daemon has closed it */
 };
 
+bool object_table_init(struct adapter *adapter);
 struct object *object_of(const NDK_OBJECT_HEADER *header);
 NDK_OBJECT_HEADER *object_header(struct object *object);
 
@@ -184,10 +190,9 @@ void object_destroy(struct object *object);
 
 /* --- the adapter -------------------------------------------------------------------------- */
 
-#define REQUEST_BUCKETS 1024u
-#define OBJECT_BUCKETS  1024u
-#define TOKEN_STOCK     4096u /* kept at most */
-#define TOKEN_LOW       192u  /* asks for more below */
+#define FIRST_BUCKETS 256u  /* of tables by number, which grow */
+#define TOKEN_STOCK   4096u /* kept at most */
+#define TOKEN_LOW     192u  /* asks for more below */
 
 /* One memfd or a part of one, mapped. Belongs to the process; each adapter passes it once. */
 struct memory {
@@ -246,10 +251,14 @@ struct adapter {
 	uint32_t reply_head;
 	uint32_t next_id;
 	struct request *first_request, *last_request;
-	struct request *request_bucket[REQUEST_BUCKETS];
+	struct request **request_bucket;
+	uint32_t request_mask;  /* buckets - 1 */
+	uint32_t request_count; /* outstanding */
 	struct request *first_waiting, **last_waiting;
 	struct object *first_object;
-	struct object *object_bucket[OBJECT_BUCKETS];
+	struct object **object_bucket; /* by handle, those that events name */
+	uint32_t object_mask;
+	uint32_t object_count;
 	struct call *first_call, **last_call;
 	struct cq **cq_by_notify;   /* SHM_MAX_SESSION_CQS of them */
 	uint32_t notify_words;      /* of cq_notify that are in use */
@@ -257,6 +266,7 @@ struct adapter {
 	struct qp *first_accepting; /* queue pairs whose accept is pending */
 	uint32_t accepting;         /* how many */
 	struct sent_memory *sent_memory;
+	struct queue_segment *queue_segments;
 	struct call removed; /* tells of the daemon's death */
 	pthread_t helper;    /* ORIEL_OPEN_PROGRESS_THREAD */
 	struct call helper_wake;
@@ -319,6 +329,15 @@ static inline unsigned int plane_turn(struct adapter *adapter)
 		return 0;
 	return adapter->plane.turn(adapter->plane.context, false);
 }
+
+/* --- segments of queue pairs: queue_memory.c ---------------------------------------------- */
+
+/* All with adapter.lock held. Takes the descriptor; false: no memory, and it is the caller's. */
+bool queue_segment_add(struct adapter *adapter, uint64_t number, uint64_t size, int fd);
+/* Where the memory of a new queue pair lies; it is mapped until the end of the session. */
+NTSTATUS queue_segment_open(struct adapter *adapter, const struct shm_created *created,
+			    void **address);
+void queue_segments_release(struct adapter *adapter);
 
 /* --- memory --------------------------------------------------------------------------------- */
 

@@ -75,9 +75,16 @@ void object_add(struct object *object)
 	adapter->first_object = object;
 }
 
-static struct object **bucket_of(struct adapter *adapter, uint32_t handle)
+bool object_table_init(struct adapter *adapter)
 {
-	return &adapter->object_bucket[handle % OBJECT_BUCKETS];
+	adapter->object_bucket = calloc(FIRST_BUCKETS, sizeof(struct object *));
+	adapter->object_mask = FIRST_BUCKETS - 1;
+	return adapter->object_bucket;
+}
+
+static struct object **bucket_of(const struct adapter *adapter, uint32_t handle)
+{
+	return &adapter->object_bucket[handle & adapter->object_mask];
 }
 
 /* Only those that events name are looked up: windows and regions may be very many. */
@@ -93,15 +100,43 @@ static bool events_name(const struct object *object)
 	}
 }
 
+/* Without memory the chains get longer. */
+static void table_grow(struct adapter *adapter)
+{
+	const uint32_t old_buckets = adapter->object_mask + 1;
+	struct object **old = adapter->object_bucket;
+	struct object **bucket = calloc(2 * (size_t)old_buckets, sizeof(*bucket));
+
+	if (!bucket)
+		return;
+	adapter->object_bucket = bucket;
+	adapter->object_mask = 2 * old_buckets - 1;
+	for (uint32_t i = 0; i < old_buckets; i++) {
+		struct object *object;
+
+		while ((object = old[i]) != NULL) {
+			old[i] = object->chain;
+			bucket = bucket_of(adapter, object->handle);
+			object->chain = *bucket;
+			*bucket = object;
+		}
+	}
+	free(old);
+}
+
 void object_set_handle(struct object *object, uint32_t handle)
 {
-	object->handle = handle;
-	if (events_name(object)) {
-		struct object **bucket = bucket_of(object->adapter, handle);
+	struct adapter *adapter = object->adapter;
+	struct object **bucket;
 
-		object->chain = *bucket;
-		*bucket = object;
-	}
+	object->handle = handle;
+	if (!events_name(object))
+		return;
+	if (adapter->object_count++ > adapter->object_mask)
+		table_grow(adapter);
+	bucket = bucket_of(adapter, handle);
+	object->chain = *bucket;
+	*bucket = object;
 }
 
 struct object *object_find(struct adapter *adapter, uint32_t handle, NDK_OBJECT_TYPE type)
@@ -121,13 +156,15 @@ static void create_finish(struct request *request, const struct shm_reply *reply
 	if (!NT_SUCCESS(request->status))
 		return;
 	object_set_handle(object, reply->created.handle);
-	if (reply->created.segment_size &&
+	if (reply->created.segment_size && !reply->created.segment &&
 	    !request_take_segment(object->adapter, request, reply->id))
 		request->status = STATUS_INTERNAL_ERROR;
 	else if (created)
 		request->status = created(object, request, &reply->created);
 	if (!NT_SUCCESS(request->status))
 		object_forget(object->adapter, object->handle);
+	else if (object->adapter->closing)
+		object_close_silently(object);
 }
 
 NTSTATUS object_create(struct object *object, struct shm_request *message, object_created *created,
@@ -246,6 +283,7 @@ void object_destroy(struct object *object)
 		while (*link != object)
 			link = &(*link)->chain;
 		*link = object->chain;
+		adapter->object_count--;
 	}
 	if (object->previous)
 		object->previous->next = object->next;

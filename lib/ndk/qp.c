@@ -15,7 +15,8 @@ static void qp_destroy(struct object *object)
 	struct qp *qp = container_of(object, struct qp, object);
 
 	qp_set_link(qp, QP_UNCONNECTED);
-	shm_segment_unmap(qp->memory, qp->size);
+	if (qp->own_segment)
+		shm_segment_unmap(qp->memory, qp->size);
 }
 
 bool ring_open(struct work_ring *ring, struct shm_queue *queue, void *segment, uint64_t size,
@@ -52,19 +53,34 @@ static bool rings_open(struct qp *qp)
 			 qp->receive.max_sge * (uint32_t)sizeof(struct shm_sge));
 }
 
+static NTSTATUS map_memory(struct qp *qp, struct request *request,
+			   const struct shm_created *created)
+{
+	void *address = NULL;
+	NTSTATUS status = STATUS_SUCCESS;
+
+	qp->own_segment = !created->segment;
+	if (!qp->own_segment)
+		status = queue_segment_open(qp->object.adapter, created, &address);
+	else if (shm_segment_map(request->fd, request->size, true, &address))
+		status = STATUS_INSUFFICIENT_RESOURCES;
+	qp->memory = address;
+	qp->size = qp->own_segment ? request->size : created->segment_size;
+	return status;
+}
+
 static NTSTATUS qp_created(struct object *object, struct request *request,
 			   const struct shm_created *created)
 {
 	struct qp *qp = container_of(object, struct qp, object);
 	struct adapter *adapter = object->adapter;
-	void *address;
+	NTSTATUS status;
 
 	if (created->worker >= adapter->workers || created->doorbell >= SHM_MAX_SESSION_QPS)
 		return STATUS_INTERNAL_ERROR;
-	if (shm_segment_map(request->fd, request->size, true, &address))
-		return STATUS_INSUFFICIENT_RESOURCES;
-	qp->memory = address;
-	qp->size = request->size;
+	status = map_memory(qp, request, created);
+	if (status != STATUS_SUCCESS)
+		return status;
 	qp->number = created->number;
 	qp->doorbell = created->doorbell;
 	return rings_open(qp) ? STATUS_SUCCESS : STATUS_INTERNAL_ERROR;

@@ -82,6 +82,7 @@ struct qp {
 	struct object object;
 	struct shm_qp *memory;
 	uint64_t size;
+	bool own_segment;
 	uint32_t number;
 	struct request flush;
 

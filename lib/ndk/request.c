@@ -22,7 +22,7 @@ void call_queue(struct adapter *adapter, struct call *call)
 		adapter_kick(adapter);
 }
 
-/* --- sending ------------------------------------------------------------------------ */
+/* --- making -------------------------------------------------------------------------- */
 
 struct request *request_create(enum request_kind kind, struct object *object,
 			       request_finisher *finish)
@@ -95,17 +95,84 @@ static bool request_wait(struct adapter *adapter, struct request *request,
 	return true;
 }
 
+/* --- outstanding ---------------------------------------------------------------------- */
+
+bool request_table_init(struct adapter *adapter)
+{
+	adapter->request_bucket = calloc(FIRST_BUCKETS, sizeof(struct request *));
+	adapter->request_mask = FIRST_BUCKETS - 1;
+	return adapter->request_bucket;
+}
+
+static struct request **request_bucket(const struct adapter *adapter, uint32_t id)
+{
+	return &adapter->request_bucket[id & adapter->request_mask];
+}
+
+static struct request *request_find(const struct adapter *adapter, uint64_t id)
+{
+	struct request *request = *request_bucket(adapter, (uint32_t)id);
+
+	while (request && request->id != id)
+		request = request->chain;
+	return request;
+}
+
+/* Without memory the chains get longer. */
+static void request_table_grow(struct adapter *adapter)
+{
+	const uint32_t buckets = 2 * (adapter->request_mask + 1);
+	struct request **bucket = calloc(buckets, sizeof(*bucket));
+
+	if (!bucket)
+		return;
+	free(adapter->request_bucket);
+	adapter->request_bucket = bucket;
+	adapter->request_mask = buckets - 1;
+	for (struct request *r = adapter->first_request; r; r = r->next) {
+		bucket = request_bucket(adapter, r->id);
+		r->chain = *bucket;
+		*bucket = r;
+	}
+}
+
 static bool counts_for_object(const struct request *request)
 {
 	return request->object && request->kind != REQUEST_CLOSE;
 }
 
+static void object_request_add(struct object *object, struct request *request)
+{
+	request->behind = NULL;
+	request->before = object->last_request;
+	if (object->last_request)
+		object->last_request->behind = request;
+	else
+		object->first_request = request;
+	object->last_request = request;
+}
+
+static void object_request_remove(struct object *object, struct request *request)
+{
+	if (request->before)
+		request->before->behind = request->behind;
+	else
+		object->first_request = request->behind;
+	if (request->behind)
+		request->behind->before = request->before;
+	else
+		object->last_request = request->before;
+}
+
 static void outstanding_add(struct adapter *adapter, struct request *request)
 {
-	struct request **bucket = &adapter->request_bucket[request->id % REQUEST_BUCKETS];
+	struct request **bucket;
 
+	if (adapter->request_count++ > adapter->request_mask)
+		request_table_grow(adapter);
+	bucket = request_bucket(adapter, request->id);
 	if (counts_for_object(request))
-		request->object->requests++;
+		object_request_add(request->object, request);
 	request->chain = *bucket;
 	*bucket = request;
 	request->next = NULL;
@@ -119,10 +186,11 @@ static void outstanding_add(struct adapter *adapter, struct request *request)
 
 static void outstanding_remove(struct adapter *adapter, struct request *request)
 {
-	struct request **link = &adapter->request_bucket[request->id % REQUEST_BUCKETS];
+	struct request **link = request_bucket(adapter, request->id);
 
+	adapter->request_count--;
 	if (counts_for_object(request))
-		request->object->requests--;
+		object_request_remove(request->object, request);
 	while (*link != request)
 		link = &(*link)->chain;
 	*link = request->chain;
@@ -136,6 +204,8 @@ static void outstanding_remove(struct adapter *adapter, struct request *request)
 		adapter->last_request = request->previous;
 	request->id = 0;
 }
+
+/* --- sending ------------------------------------------------------------------------------ */
 
 NTSTATUS request_send(struct adapter *adapter, struct request *request, struct shm_request *message)
 {
@@ -220,10 +290,8 @@ static void request_finish(struct adapter *adapter, struct request *request,
 
 void request_reply(struct adapter *adapter, const struct shm_reply *reply)
 {
-	struct request *request = adapter->request_bucket[reply->id % REQUEST_BUCKETS];
+	struct request *request = request_find(adapter, reply->id);
 
-	while (request && request->id != reply->id)
-		request = request->chain;
 	if (!request)
 		return; /* cancelled meanwhile by the close of its object */
 	request_finish(adapter, request, reply);
@@ -233,16 +301,9 @@ void request_reply(struct adapter *adapter, const struct shm_reply *reply)
 void request_cancel(struct adapter *adapter, struct object *object, NTSTATUS status)
 {
 	const struct shm_reply reply = { .status = status };
-	struct request *request = adapter->first_request;
 
-	/* The close of 100,000 objects must not walk the requests of all others for each. */
-	while (request && object->requests) {
-		struct request *next = request->next;
-
-		if (request->object == object && request->kind != REQUEST_CLOSE)
-			request_finish(adapter, request, &reply);
-		request = next;
-	}
+	while (object->first_request)
+		request_finish(adapter, object->first_request, &reply);
 }
 
 /* The daemon is gone. In the order of sending, so that a close stays an object's last. */
@@ -256,38 +317,58 @@ void request_cancel_all(struct adapter *adapter)
 		request_finish(adapter, adapter->first_request, &reply);
 }
 
+/* Two messages for one id cannot be: the second is dropped. */
+static bool segment_arrived(struct adapter *adapter, const struct shm_segment_message *message,
+			    int fd)
+{
+	struct request *request = request_find(adapter, message->cookie);
+
+	if (!request || request->fd >= 0)
+		return false;
+	request->fd = fd;
+	request->size = message->size;
+	return true;
+}
+
+/* The next message of the socket; `expected` is no more among those that are outstanding. */
+static bool take_message(struct adapter *adapter, struct request *expected, uint32_t id)
+{
+	struct shm_segment_message message;
+	unsigned int count = 1;
+	int fd = -1;
+	int length = shm_socket_receive(adapter->socket, &message, sizeof(message), &fd, &count);
+	bool good = length == sizeof(message) && count == 1;
+	bool taken = false;
+
+	if (good && message.type == SHM_MSG_QUEUE_SEGMENT) {
+		taken = good = queue_segment_add(adapter, message.cookie, message.size, fd);
+	} else if (good && message.type == SHM_MSG_OBJECT_SEGMENT) {
+		if (expected && message.cookie == id) {
+			expected->fd = fd;
+			expected->size = message.size;
+			taken = true;
+		} else {
+			taken = segment_arrived(adapter, &message, fd);
+		}
+	} else {
+		good = false;
+	}
+	if (count && !taken)
+		close(fd);
+	return good;
+}
+
+bool request_take_message(struct adapter *adapter)
+{
+	return take_message(adapter, NULL, 0);
+}
+
 /* A segment precedes the reply that speaks of it, so it is in the socket by now. */
 bool request_take_segment(struct adapter *adapter, struct request *request, uint32_t id)
 {
-	while (request->fd < 0) {
-		struct shm_segment_message message;
-		struct request *other;
-		unsigned int count = 1;
-		int fd = -1;
-		int length =
-			shm_socket_receive(adapter->socket, &message, sizeof(message), &fd, &count);
-
-		if (length != sizeof(message) || message.type != SHM_MSG_OBJECT_SEGMENT ||
-		    count != 1) {
-			if (count)
-				close(fd);
+	while (request->fd < 0)
+		if (!take_message(adapter, request, id))
 			return false;
-		}
-		if (message.cookie == id) {
-			request->fd = fd;
-			request->size = message.size;
-			break;
-		}
-		other = adapter->request_bucket[message.cookie % REQUEST_BUCKETS];
-		while (other && other->id != message.cookie)
-			other = other->chain;
-		if (other && other->fd < 0) {
-			other->fd = fd;
-			other->size = message.size;
-		} else {
-			close(fd);
-		}
-	}
 	return true;
 }
 

@@ -221,6 +221,7 @@ void session_leave(struct adapter *adapter)
 			close(fds[i]);
 	for (uint32_t w = 0; w < adapter->workers; w++)
 		close(adapter->worker_fd[w]);
+	queue_segments_release(adapter);
 	shm_segment_unmap(adapter->session, adapter->session_size);
 }
 

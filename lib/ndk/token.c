@@ -7,7 +7,6 @@
 
 #include "ndk/ndk_private.h"
 
-#define FIRST_BUCKETS   256u
 #define REFILL_PATIENCE 1024u /* progress calls */
 
 bool token_init(struct adapter *adapter)

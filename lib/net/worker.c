@@ -87,11 +87,8 @@ static bool work_waits(const struct worker *worker)
 	if (!rte_ring_empty(worker->commands) || handoff_waiting(worker))
 		return true;
 	for (uint32_t i = 0; i < worker->sessions; i++) {
-		const uint64_t *summary = worker->session[i].area->summary;
-
-		for (unsigned int word = 0; word < 4; word++)
-			if (__atomic_load_n(&summary[word], __ATOMIC_ACQUIRE))
-				return true;
+		if (__atomic_load_n(&worker->session[i].area->top, __ATOMIC_ACQUIRE))
+			return true;
 	}
 	return false;
 }

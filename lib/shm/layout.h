@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_LAYOUT_VERSION 3u
+#define SHM_LAYOUT_VERSION 4u
 #define SHM_MAGIC_SESSION  0x4f52534eu /* "ORSN" */
 #define SHM_MAGIC_QP       0x4f525150u /* "ORQP" */
 #define SHM_MAGIC_CQ       0x4f524351u /* "ORCQ" */
@@ -28,7 +28,7 @@
 
 #define SHM_CACHE_LINE      64u
 #define SHM_MAX_WORKERS     16u
-#define SHM_MAX_SESSION_QPS 16384u /* doorbell numbers in one session */
+#define SHM_MAX_SESSION_QPS 131072u /* doorbell numbers in one session */
 #define SHM_MAX_SESSION_CQS 4096u
 #define SHM_MAX_SGE         16u
 #define SHM_MAX_INLINE      256u
@@ -42,6 +42,7 @@ enum shm_message_type {
 	SHM_MSG_WELCOME = 2,        /* daemon's answer: struct shm_welcome and descriptors */
 	SHM_MSG_SEGMENT_ADD = 3,    /* client: struct shm_segment_message and one memfd */
 	SHM_MSG_OBJECT_SEGMENT = 4, /* daemon: struct shm_segment_message and one memfd */
+	SHM_MSG_QUEUE_SEGMENT = 5,  /* the same */
 };
 
 struct shm_hello {
@@ -76,8 +77,11 @@ struct shm_welcome {
  * SEGMENT_ADD: cookie is the client's number for a memfd; it precedes the first
  * SHM_OP_REGISTER_MR that names the cookie. The memfd must be sealed with
  * F_SEAL_SHRINK and F_SEAL_SEAL.
- * OBJECT_SEGMENT: cookie is the request id of the create request; it precedes the
- * reply in the ring.
+ * OBJECT_SEGMENT: the memory of one queue; cookie is the request id of the create request; it
+ * precedes the reply in the ring.
+ * QUEUE_SEGMENT: memory for many queue pairs of the session, of which each create reply names its
+ * own part; it precedes the first of these and is there until the session ends. cookie is its
+ * number, from 1 on. A process has room for some 65,000 mappings, and queue pairs are more.
  */
 struct shm_segment_message {
 	uint32_t type;
@@ -298,7 +302,10 @@ struct shm_created {
 	uint32_t number;       /* QP: QPN; shared endpoint: port */
 	uint32_t worker;       /* QP: its home */
 	uint32_t doorbell;     /* QP: doorbell number; CQ: notify number */
-	uint64_t segment_size; /* not 0: OBJECT_SEGMENT with this many bytes is in the socket */
+	uint64_t segment_size; /* bytes of the queue's memory; 0: it is no queue */
+	uint64_t offset;       /* of these in the QUEUE_SEGMENT */
+	uint32_t segment;      /* number of that; 0: they are an OBJECT_SEGMENT of their own */
+	uint32_t reserved;
 };
 
 struct shm_registered { /* REGISTER_MR, INIT_FRMR */
@@ -394,14 +401,16 @@ struct shm_ring_cursor {
 
 /*
  * Doorbells of one worker. To ring number n, a client stores its ring's tail
- * (release), sets bit n % 64 of bits[n / 64] and then bit n / 64 % 64 of
- * summary[n / 4096], both by an atomic or with release order; then, behind a full
- * fence, wakes the worker's eventfd if `sleeping` is set. The worker takes the
- * summary and then the bits by atomic exchange, so a bit set in between rings again.
+ * (release), sets bit n % 64 of bits[n / 64], then bit n / 64 % 64 of summary[n / 4096], then
+ * bit n / 4096 of top, each by an atomic; what is above a word that was not empty is set already,
+ * or about to be by who set the first bit. Then, behind a full fence, it wakes the worker's
+ * eventfd if `sleeping` is set. The worker takes top, then each summary and then the bits by
+ * atomic exchange, so a bit set in between rings again.
  */
 struct shm_worker_area {
-	alignas(64) uint64_t summary[4];
-	alignas(64) uint32_t sleeping; /* the worker's */
+	alignas(64) uint64_t top;
+	uint64_t summary[SHM_MAX_SESSION_QPS / 4096]; /* the first of them in the line of top */
+	alignas(64) uint32_t sleeping;                /* the worker's */
 	alignas(64) uint64_t bits[SHM_MAX_SESSION_QPS / 64];
 	struct shm_ring_cursor stock_cursor;
 	alignas(64) uint32_t stock[SHM_STOCK_ENTRIES];
@@ -618,6 +627,7 @@ _Static_assert(sizeof(struct shm_rqe) == 16, "receive-queue entry");
 _Static_assert(sizeof(struct shm_sge) == 16, "SGE");
 _Static_assert(sizeof(struct shm_cqe) == 64, "completion entry");
 _Static_assert(sizeof(struct shm_ring_cursor) == 128, "ring cursor");
+_Static_assert(SHM_MAX_SESSION_QPS / 4096 <= 64, "one word of doorbells above the summaries");
 _Static_assert(sizeof(struct shm_queue) == 192, "queue");
 _Static_assert(sizeof(struct shm_qp) == 448 && offsetof(struct shm_qp, receive) == 256,
 	       "QP segment");

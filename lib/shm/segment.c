@@ -42,6 +42,32 @@ int shm_segment_map(int fd, uint64_t size, bool populate, void **address)
 	return 0;
 }
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+int shm_segment_populate(void *address, uint64_t size)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
+	const uintptr_t start = (uintptr_t)address & ~page;
+	const uintptr_t end = ((uintptr_t)address + size + page) & ~page;
+
+	if (madvise((void *)start, end - start, MADV_POPULATE_WRITE) == 0 || errno == EINVAL)
+		return 0;
+	return errno == EFAULT ? -ENOMEM : -errno;
+}
+
+/* A hint: what stays is zeroed by who uses it next. */
+void shm_segment_empty(void *address, uint64_t size)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
+	const uintptr_t start = ((uintptr_t)address + page) & ~page;
+	const uintptr_t end = ((uintptr_t)address + size) & ~page;
+
+	if (start < end)
+		(void)madvise((void *)start, end - start, MADV_REMOVE);
+}
+
 void shm_segment_unmap(void *address, uint64_t size)
 {
 	if (address)

@@ -16,6 +16,15 @@ int shm_segment_create(const char *name, uint64_t size, bool hugepage);
 /* Maps all of it, shared, readable and writable. Returns 0 or a negative errno. */
 int shm_segment_map(int fd, uint64_t size, bool populate, void **address);
 
+/*
+ * Brings the pages of a part in now, so that a lack of memory is an error here and no signal later.
+ * 0 or a negative errno; kernels before 5.14 do not know how, and bring them in when they are used.
+ */
+int shm_segment_populate(void *address, uint64_t size);
+
+/* Gives the pages that lie wholly in a part back to the system: they read as zeros from now on. */
+void shm_segment_empty(void *address, uint64_t size);
+
 void shm_segment_unmap(void *address, uint64_t size);
 
 /*

@@ -42,8 +42,8 @@ static inline uint32_t shm_ring_free(const struct shm_ring_cursor *cursor, uint3
 
 /*
  * Client: rings doorbell `number` after its queue's tail was stored. The bit goes in
- * before the summary, so that a worker which takes the summary finds the bit. Returns
- * true when the worker sleeps and its eventfd must be written.
+ * before the summary and that before the top, so that a worker which takes one finds what is
+ * below. Returns true when the worker sleeps and its eventfd must be written.
  *
  * Dekker with the worker's way to sleep: here the bits are set, a full fence, then
  * `sleeping` is read; there `sleeping` is set, a full fence, then the bits are read. At
@@ -53,8 +53,11 @@ static inline bool shm_doorbell_ring(struct shm_worker_area *area, uint32_t numb
 {
 	uint32_t word = number / 64;
 
-	__atomic_fetch_or(&area->bits[word], 1ull << (number % 64), __ATOMIC_RELEASE);
-	__atomic_fetch_or(&area->summary[word / 64], 1ull << (word % 64), __ATOMIC_SEQ_CST);
+	/* Whoever found a word empty makes it known above, so that the worker comes to it. */
+	if (__atomic_fetch_or(&area->bits[word], 1ull << (number % 64), __ATOMIC_SEQ_CST) == 0 &&
+	    __atomic_fetch_or(&area->summary[word / 64], 1ull << (word % 64), __ATOMIC_SEQ_CST) ==
+		    0)
+		__atomic_fetch_or(&area->top, 1ull << (word / 64), __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return __atomic_load_n(&area->sleeping, __ATOMIC_RELAXED) != 0;
 }

@@ -154,7 +154,7 @@ void transport_set_resolver(struct transport_shared *shared, handle_resolver *re
 static void fill_doorbells(const struct transport_shared *shared, uint32_t session,
 			   struct session_local *local)
 {
-	memset(local->doorbell, 0, sizeof(local->doorbell));
+	/* All zero: the queue pairs of a session before it are gone, see qp_destroy(). */
 	if (!shared->adopted)
 		return;
 	for (uint32_t i = 1; i < shared->qp_watermark; i++)

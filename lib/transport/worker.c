@@ -424,27 +424,39 @@ static unsigned int ring_queue_pairs(struct transport *t, const struct session_l
 	return done;
 }
 
-/* See struct shm_worker_area: summary first, then the bits, each by an exchange. */
+#define DOORBELL_SUMMARIES ((1ull << (SHM_MAX_SESSION_QPS / 4096)) - 1)
+
+/* The queue pairs below one bit of the top. */
+static unsigned int read_summary(struct transport *t, const struct session_local *local,
+				 struct shm_worker_area *area, uint32_t i)
+{
+	uint64_t summary = __atomic_exchange_n(&area->summary[i], 0, __ATOMIC_ACQUIRE);
+	unsigned int done = 0;
+
+	for (; summary; summary &= summary - 1) {
+		uint32_t word = i * 64 + (uint32_t)__builtin_ctzll(summary);
+
+		done += ring_queue_pairs(
+			t, local, word * 64,
+			__atomic_exchange_n(&area->bits[word], 0, __ATOMIC_ACQUIRE));
+	}
+	return done;
+}
+
+/* See struct shm_worker_area: from the top down, each by an exchange. */
 static unsigned int read_doorbells(struct transport *t, const struct session_place *place)
 {
 	const struct session_local *local = t->shared->sessions[place->session];
 	struct shm_worker_area *area = place->area;
+	uint64_t top = __atomic_load_n(&area->top, __ATOMIC_RELAXED);
 	unsigned int done = 0;
 
-	for (uint32_t i = 0; i < 4; i++) {
-		uint64_t summary = __atomic_load_n(&area->summary[i], __ATOMIC_RELAXED);
-
-		if (likely(summary == 0))
-			continue;
-		summary = __atomic_exchange_n(&area->summary[i], 0, __ATOMIC_ACQUIRE);
-		for (; summary; summary &= summary - 1) {
-			uint32_t word = i * 64 + (uint32_t)__builtin_ctzll(summary);
-
-			done += ring_queue_pairs(
-				t, local, word * 64,
-				__atomic_exchange_n(&area->bits[word], 0, __ATOMIC_ACQUIRE));
-		}
-	}
+	if (likely(top == 0))
+		return 0;
+	/* The client may have set any bit. */
+	top = __atomic_exchange_n(&area->top, 0, __ATOMIC_ACQUIRE) & DOORBELL_SUMMARIES;
+	for (; top; top &= top - 1)
+		done += read_summary(t, local, area, (uint32_t)__builtin_ctzll(top));
 	return done;
 }
 

@@ -162,8 +162,9 @@ bool case_doorbells(void)
 
 			for (unsigned int i = 0; i < SHM_MAX_SESSION_QPS / 64; i++)
 				__atomic_store_n(&area->bits[i], UINT64_MAX, __ATOMIC_RELAXED);
-			for (unsigned int i = 0; i < 4; i++)
+			for (unsigned int i = 0; i < SHM_MAX_SESSION_QPS / 4096; i++)
 				__atomic_store_n(&area->summary[i], UINT64_MAX, __ATOMIC_RELEASE);
+			__atomic_store_n(&area->top, UINT64_MAX, __ATOMIC_RELEASE);
 			scribble(&area->stock_cursor, sizeof(area->stock_cursor));
 		}
 		raw_ring(&pair.a);

@@ -177,23 +177,45 @@ bool raw_do(struct raw *raw, struct shm_request *request, struct shm_reply *repl
 
 /* --- objects ------------------------------------------------------------------------------ */
 
-bool raw_take_segment(struct raw *raw, const struct shm_reply *reply, struct raw_queue *queue)
+/* A segment that comes with the reply: one queue's, or one that further queue pairs will share. */
+static void *take_segment(struct raw *raw, uint32_t type, uint64_t *size)
 {
 	struct shm_segment_message message;
+	void *address = NULL;
 	unsigned int count = 1;
 	int fd;
 
-	*queue = (struct raw_queue){ .handle = reply->created.handle,
-				     .number = reply->created.number,
-				     .worker = reply->created.worker,
-				     .doorbell = reply->created.doorbell,
-				     .size = reply->created.segment_size };
 	if (receive(raw->socket, &message, sizeof(message), &fd, &count) != sizeof(message) ||
 	    count != 1)
-		return false;
-	if (shm_segment_map(fd, queue->size, false, &queue->segment))
-		return false;
+		return NULL;
+	*size = message.size;
+	if (message.type != type || shm_segment_map(fd, message.size, false, &address))
+		address = NULL;
 	close(fd);
+	return address;
+}
+
+bool raw_take_segment(struct raw *raw, const struct shm_reply *reply, struct raw_queue *queue)
+{
+	const struct shm_created *created = &reply->created;
+	uint64_t size;
+
+	*queue = (struct raw_queue){ .handle = created->handle,
+				     .number = created->number,
+				     .worker = created->worker,
+				     .doorbell = created->doorbell,
+				     .size = created->segment_size };
+	if (!created->segment) {
+		queue->segment = take_segment(raw, SHM_MSG_OBJECT_SEGMENT, &size);
+		return queue->segment;
+	}
+	if (created->segment >= RAW_SEGMENTS)
+		return false;
+	if (!raw->segment[created->segment])
+		raw->segment[created->segment] = take_segment(raw, SHM_MSG_QUEUE_SEGMENT, &size);
+	if (!raw->segment[created->segment])
+		return false;
+	queue->segment = (uint8_t *)raw->segment[created->segment] + created->offset;
 	return true;
 }
 

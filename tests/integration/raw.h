@@ -13,6 +13,8 @@
 
 #define RAW_PATIENCE 60000 /* ms */
 
+#define RAW_SEGMENTS 16u
+
 struct raw {
 	int socket;
 	struct shm_session *session; /* mapped */
@@ -21,6 +23,7 @@ struct raw {
 	uint32_t workers;
 	uint32_t request_tail, reply_head, next_id;
 	uint64_t next_cookie;
+	void *segment[RAW_SEGMENTS]; /* of queue pairs, by number; mapped until the process ends */
 };
 
 /* Memory that is registered. */

@@ -99,6 +99,27 @@ def sink():
     Stage.daemon.expect_counts(baseline)
 
 
+def mappings(process):
+    with open(f"/proc/{process.pid}/maps", encoding="ascii") as file:
+        return len(file.readlines())
+
+
+@test("thousands of queue pairs and windows: they share mappings, of which a process has 65,530")
+def thousands():
+    baseline, before = Stage.daemon.counts(), mappings(Stage.daemon)
+    table = f"{rig.WORK}/table-thousands"
+    sink_process = Process("sink", [rig.program("oriel-sink"), "--peer", "10.66.0.2", "--table",
+                                    table, "-q", "5000", "-w", "8000"],
+                           {"ORIEL_SOCKET": Stage.daemon.socket})
+    report = flood("--table", table, "-q", "5000", "--windows", "8000", "--random")
+    expect_equal((report["qps"], report["windows"]), (5000, 8000), "queue pairs and windows")
+    served(report, "random writes")
+    expect(mappings(Stage.daemon) - before < 100, f"{mappings(Stage.daemon)} of the daemon")
+    expect(mappings(sink_process) < 200, f"{mappings(sink_process)} of the client")
+    expect_equal(sink_process.stop(), 0, "exit status of the sink")
+    Stage.daemon.expect_counts(baseline)
+
+
 @test("a table says where each queue pair stands, so that a second run goes on, with part of it")
 def table_goes_on():
     table = f"{rig.WORK}/table-again"

@@ -249,6 +249,27 @@ static void fill_queue(struct shm_queue *queue, uint32_t depth, uint32_t offset)
 	queue->offset = offset;
 }
 
+#define SHARED_SIZE (1u << 20)
+
+/* A queue pair's part of the shared segment, which goes over with the first of them. */
+static struct shm_qp *shared_place(struct fake *fake, struct shm_created *created)
+{
+	struct shm_segment_message message = { .type = SHM_MSG_QUEUE_SEGMENT,
+					       .cookie = 1,
+					       .size = SHARED_SIZE };
+	int fd;
+
+	if (!fake->shared) {
+		fake->shared = new_segment(SHARED_SIZE, &fd);
+		cr_assert_eq(shm_socket_send(fake->socket, &message, sizeof(message), &fd, 1), 0);
+		close(fd);
+	}
+	created->segment = 1;
+	created->offset = fake->qps * fake->share;
+	cr_assert_leq(created->offset + fake->share, SHARED_SIZE);
+	return (struct shm_qp *)(fake->shared + created->offset);
+}
+
 static void create_qp(struct fake *fake, const struct shm_request *request,
 		      struct shm_created *created)
 {
@@ -257,15 +278,16 @@ static void create_qp(struct fake *fake, const struct shm_request *request,
 	uint64_t size = sizeof(struct shm_qp) +
 			(uint64_t)(sends + power_of_two(want->receive_depth)) * QP_SLOT;
 	struct shm_qp *qp;
-	int fd;
+	int fd = -1;
 
 	cr_assert_lt(fake->qps, FAKE_OBJECTS);
-	qp = new_segment(size, &fd);
+	qp = fake->share ? shared_place(fake, created) : new_segment(size, &fd);
 	qp->magic = SHM_MAGIC_QP;
 	qp->layout_version = SHM_LAYOUT_VERSION;
 	fill_queue(&qp->send, want->initiator_depth, sizeof(*qp));
 	fill_queue(&qp->receive, want->receive_depth, (uint32_t)sizeof(*qp) + sends * QP_SLOT);
-	send_segment(fake, request, fd, size);
+	if (fd >= 0)
+		send_segment(fake, request, fd, size);
 	created->number = 0x100 + fake->qps;
 	created->worker = qp->home = fake->qps % FAKE_WORKERS;
 	created->doorbell = 70 + fake->qps;
@@ -488,11 +510,14 @@ bool fake_rung(struct fake *fake, uint32_t worker, uint32_t number)
 {
 	struct shm_worker_area *area = &fake->session->worker[worker];
 	uint64_t bit = 1ull << (number % 64);
+	uint64_t top = __atomic_exchange_n(&area->top, 0, __ATOMIC_SEQ_CST);
 	uint64_t summary = __atomic_exchange_n(&area->summary[number / 4096], 0, __ATOMIC_SEQ_CST);
 	uint64_t bits = __atomic_exchange_n(&area->bits[number / 64], 0, __ATOMIC_SEQ_CST);
 
-	if (bits & bit)
+	if (bits & bit) {
 		cr_assert(summary & (1ull << (number / 64 % 64)), "bit without its summary");
+		cr_assert(top & (1ull << (number / 4096)), "summary without its top");
+	}
 	return bits & bit;
 }
 

@@ -52,6 +52,9 @@ struct fake {
 	unsigned int cqs;
 	struct shm_qp *qp[FAKE_OBJECTS];
 	unsigned int qps;
+	/* Not 0: queue pairs lie in one segment, this many bytes apart, with others' in between. */
+	uint64_t share;
+	uint8_t *shared;
 	struct shm_srq *srq[FAKE_OBJECTS];
 	unsigned int srqs;
 	uint32_t srq_slots;    /* not 0: what the next SRQ's segment claims to hold */

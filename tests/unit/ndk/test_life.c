@@ -333,6 +333,71 @@ Test(close, adapter_closes_everything)
 	cr_expect_eq(rig.fake.requests[SHM_OP_CLOSE], 5);
 }
 
+/* Queue pairs of one segment write side by side; the end of one leaves the others theirs. */
+Test(create, queue_pairs_share_a_segment)
+{
+	struct outcome closed = { 0 };
+	NDK_QP *second, *third;
+	struct rig rig;
+
+	rig_open(&rig);
+	rig.fake.share = 8192;
+	rig_queues(&rig);
+	second = rig_create_qp(&rig, NULL);
+	third = rig_create_qp(&rig, NULL);
+	NdkReceive(rig.qp, (PVOID)1, NULL, 0);
+	NdkReceive(second, (PVOID)2, NULL, 0);
+	NdkCloseQp(second, on_closed, &closed);
+	rig_run(&rig);
+	cr_expect_eq(closed.calls, 1);
+	NdkReceive(third, (PVOID)3, NULL, 0);
+	for (unsigned int i = 0; i < 3; i++)
+		cr_expect_eq(rig.fake.qp[i]->receive.tail, 1, "receives of %u", i);
+	rig_close(&rig);
+}
+
+static NTSTATUS create_at(struct rig *rig, uint32_t segment, uint64_t offset, uint64_t size)
+{
+	struct shm_reply reply = { .created = { .handle = 77,
+						.segment_size = size,
+						.segment = segment,
+						.offset = offset } };
+	struct outcome outcome = { 0 };
+
+	rig->fake.hold[SHM_OP_CREATE_QP] = true;
+	NdkCreateQp(rig->pd, rig->cq, rig->cq, NULL, 4, 4, 2, 2, 64, on_created, &outcome, NULL);
+	fake_step(&rig->fake);
+	fake_answer(&rig->fake, SHM_OP_CREATE_QP, STATUS_SUCCESS, &reply);
+	rig_run(rig);
+	rig->fake.hold[SHM_OP_CREATE_QP] = false;
+	cr_expect_eq(outcome.calls, 1);
+	cr_expect_null(outcome.object);
+	return outcome.status;
+}
+
+/* A place that is not in its segment, a segment that never came: refused, and the daemon's closed.
+ */
+Test(create, a_place_outside_of_its_segment_is_refused)
+{
+	struct rig rig;
+
+	rig_open(&rig);
+	rig.fake.share = 8192;
+	rig_queues(&rig);
+	cr_expect_eq(create_at(&rig, 1, 1ull << 20, 64), STATUS_INTERNAL_ERROR);
+	cr_expect_eq(create_at(&rig, 1, 1ull << 40, 8192), STATUS_INTERNAL_ERROR);
+	cr_expect_eq(create_at(&rig, 1, 64, UINT64_MAX - 63), STATUS_INTERNAL_ERROR);
+	cr_expect_eq(create_at(&rig, 1, 8191, 8192), STATUS_INTERNAL_ERROR, "not aligned");
+	cr_expect_eq(create_at(&rig, 1, 8192, 64), STATUS_INTERNAL_ERROR,
+		     "too small for its rings");
+	cr_expect_eq(create_at(&rig, 2, 0, 8192), STATUS_INTERNAL_ERROR, "no such segment");
+	cr_expect_eq(rig.fake.last[SHM_OP_CLOSE].object.object, 77);
+	cr_expect_eq(rig.fake.requests[SHM_OP_CLOSE], 6);
+	NdkReceive(rig.qp, (PVOID)1, NULL, 0);
+	cr_expect_eq(rig.fake.qp[0]->receive.tail, 1);
+	rig_close(&rig);
+}
+
 /* A segment that cannot be what it should be: the object does not come, and the daemon's goes. */
 Test(create, a_broken_segment_is_refused)
 {

@@ -102,3 +102,94 @@ Test(spsc, b101_an_entry_is_whole_when_its_index_is_seen)
 	cr_assert_eq(ring.torn, 0, "%u entries seen half written", ring.torn);
 	cr_assert_eq(ring.lost, 0, "%u entries not those that were written", ring.lost);
 }
+
+/* --- doorbells -------------------------------------------------------------------------------- */
+
+static struct shm_worker_area area;
+
+/* As a worker does: from the top down. Returns how many have rung; the last in *number. */
+static unsigned int take_rung(uint32_t *number)
+{
+	uint64_t top = __atomic_exchange_n(&area.top, 0, __ATOMIC_ACQUIRE);
+	unsigned int count = 0;
+
+	for (; top; top &= top - 1) {
+		uint32_t s = (uint32_t)__builtin_ctzll(top);
+		uint64_t summary = __atomic_exchange_n(&area.summary[s], 0, __ATOMIC_ACQUIRE);
+
+		for (; summary; summary &= summary - 1) {
+			uint32_t word = s * 64 + (uint32_t)__builtin_ctzll(summary);
+			uint64_t bits = __atomic_exchange_n(&area.bits[word], 0, __ATOMIC_ACQUIRE);
+
+			for (; bits; bits &= bits - 1, count++)
+				*number = word * 64 + (uint32_t)__builtin_ctzll(bits);
+		}
+	}
+	return count;
+}
+
+Test(doorbell, each_number_is_found_once_from_the_top)
+{
+	const uint32_t numbers[] = { 0, 1, 63, 64, 4095, 4096, 65537, SHM_MAX_SESSION_QPS - 1 };
+	uint32_t number = 0;
+
+	for (unsigned int i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		shm_doorbell_ring(&area, numbers[i]);
+		shm_doorbell_ring(&area, numbers[i]);
+		cr_assert_eq(take_rung(&number), 1);
+		cr_expect_eq(number, numbers[i]);
+	}
+	for (unsigned int i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		shm_doorbell_ring(&area, numbers[i]);
+	cr_expect_eq(take_rung(&number), 8);
+	cr_expect_eq(take_rung(&number), 0);
+}
+
+/* The words above are not set again while one of them holds: whoever takes it comes to the bit. */
+Test(doorbell, what_rings_below_a_word_that_was_taken_is_found)
+{
+	uint32_t number = 0;
+	uint64_t summary;
+
+	shm_doorbell_ring(&area, 5);
+	cr_assert_eq(__atomic_exchange_n(&area.top, 0, __ATOMIC_ACQUIRE), 1);
+	shm_doorbell_ring(&area, 4000); /* below the same summary, which is not taken yet */
+	summary = __atomic_exchange_n(&area.summary[0], 0, __ATOMIC_ACQUIRE);
+	cr_expect_eq(summary, 1ull | 1ull << (4000 / 64));
+	shm_doorbell_ring(&area, 6); /* in a word of bits that is not taken yet */
+	cr_expect_eq(__atomic_exchange_n(&area.bits[0], 0, __ATOMIC_ACQUIRE),
+		     1ull << 5 | 1ull << 6);
+	shm_doorbell_ring(&area, 7);
+	cr_expect_eq(take_rung(&number), 1);
+	cr_expect_eq(number, 7);
+}
+
+static void *ring_many(void *argument)
+{
+	const uint32_t first = *(const uint32_t *)argument;
+
+	for (uint32_t i = 0; i < 20000; i++)
+		shm_doorbell_ring(&area, first + i % 3 * 64);
+	return NULL;
+}
+
+/* Two threads at neighbouring numbers: after their last ring all six are found, or were before. */
+Test(doorbell, no_ring_is_lost_between_threads)
+{
+	const uint32_t first[] = { 4096, 4097 };
+	pthread_t thread[2];
+	uint32_t number = 0;
+
+	for (unsigned int round = 0; round < 20; round++) {
+		for (unsigned int i = 0; i < 2; i++)
+			cr_assert_eq(pthread_create(&thread[i], NULL, ring_many, (void *)&first[i]),
+				     0);
+		for (unsigned int i = 0; i < 2000; i++)
+			take_rung(&number);
+		for (unsigned int i = 0; i < 2; i++)
+			pthread_join(thread[i], NULL);
+		take_rung(&number);
+		for (uint32_t word = 64; word < 67; word++)
+			cr_assert_eq(area.bits[word], 0, "a bit that nobody is led to");
+	}
+}
