@@ -99,6 +99,7 @@ static bool device_start(struct flood *f)
 
 bool link_open(struct flood *f)
 {
+	f->options.port.bare = true;
 	if (device_parse(&f->device, &f->options.port, f->options.queues, &f->message) ||
 	    !eal_start(f))
 		return false;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include "net/device.h"
 #include "net/link.h"
@@ -106,8 +108,83 @@ static const char *complete_af_packet(struct device *device, uint32_t frame, uin
 	return NULL;
 }
 
+static void remove_argument(struct device *device, const char *key)
+{
+	size_t length = strlen(key);
+	char *at = device->text;
+
+	while ((at = strchr(at, ',')) != NULL) {
+		if (strncmp(at + 1, key, length) == 0 && at[1 + length] == '=') {
+			char *end = at + 1 + strcspn(at + 1, ",");
+
+			memmove(at, end, strlen(end) + 1);
+		} else {
+			at++;
+		}
+	}
+}
+
+static enum memlink_role memif_role_of(const struct device *device)
+{
+	char role[16];
+
+	if (!device_argument(device->text, "role", role, sizeof(role)) || !strcmp(role, "client") ||
+	    !strcmp(role, "slave"))
+		return MEMLINK_CLIENT;
+	return !strcmp(role, "server") || !strcmp(role, "master") ? MEMLINK_SERVER : MEMLINK_NONE;
+}
+
+/* Two processes may have the same number, each in its own namespace. */
+static unsigned long long process_mark(void)
+{
+	static unsigned long long mark;
+
+	if (!mark && getrandom(&mark, sizeof(mark), 0) != sizeof(mark))
+		mark = (unsigned long long)getpid();
+	return mark;
+}
+
+#define BESIDE ".driver"
+
+/*
+ * The driver is shown a socket of our own (see door.c): a server one beside that of the
+ * configuration, with the same rights; a client one that only this process may connect to.
+ */
+static const char *complete_memif_socket(struct device *device, bool bare)
+{
+	struct memlink_ends *ends = &device->memif;
+	char name[DEVICE_TEXT] = "/run/memif.sock", abstract[8] = "yes"; /* the driver's own */
+	size_t used;
+
+	ends->role = memif_role_of(device);
+	device_argument(device->text, "socket", name, sizeof(name));
+	device_argument(device->text, "socket-abstract", abstract, sizeof(abstract));
+	ends->outer.abstract = strcmp(abstract, "yes") == 0;
+	if (ends->role == MEMLINK_NONE || (!ends->outer.abstract && strcmp(abstract, "no") != 0))
+		return "expected role=server or role=client, and socket-abstract=yes or =no";
+	if (!complete(device, "id", 0, 0, &ends->id))
+		return "id must be a number";
+	if (strlen(name) + sizeof(BESIDE) + 1 > sizeof(ends->outer.text))
+		return "the socket's name is too long (99 characters at most)";
+	strcpy(ends->outer.text, name);
+	if (bare)
+		return NULL;
+	ends->inner.abstract = ends->outer.abstract || ends->role == MEMLINK_CLIENT;
+	if (ends->role == MEMLINK_SERVER)
+		sprintf(ends->inner.text, "%s" BESIDE, ends->outer.text);
+	else
+		snprintf(ends->inner.text, sizeof(ends->inner.text), "oriel-%llx-%s",
+			 process_mark(), device->name);
+	remove_argument(device, "socket");
+	remove_argument(device, "socket-abstract");
+	used = strlen(device->text);
+	snprintf(device->text + used, sizeof(device->text) - used, ",socket=%s,socket-abstract=%s",
+		 ends->inner.text, ends->inner.abstract ? "yes" : "no");
+	return NULL;
+}
+
 /* A memif buffer that holds a whole frame keeps it in one piece; 2048 is the driver's own. */
-static const char *complete_memif(struct device *device, uint32_t frame)
+static const char *complete_memif(struct device *device, uint32_t frame, bool bare)
 {
 	uint32_t bsize;
 
@@ -115,7 +192,7 @@ static const char *complete_memif(struct device *device, uint32_t frame)
 	    bsize > UINT16_MAX)
 		return "bsize must be a number from 1 to 65535 (leave it out)";
 	device->room = bsize > frame ? bsize : frame;
-	return NULL;
+	return complete_memif_socket(device, bare);
 }
 
 /*
@@ -148,19 +225,20 @@ static const char *complete_af_xdp(struct device *device, uint32_t mtu, uint32_t
 	return complete_queues(device, "queue_count", workers);
 }
 
-static const char *complete_arguments(struct device *device, uint32_t mtu, uint32_t workers)
+static const char *complete_arguments(struct device *device, const struct net_port_config *config,
+				      uint32_t workers)
 {
-	uint32_t frame = link_frame_size(mtu);
+	uint32_t frame = link_frame_size(config->mtu);
 	const char *driver = device->driver;
 
 	if (!strcmp(driver, "net_af_packet"))
 		return complete_af_packet(device, frame, workers);
 	if (!strcmp(driver, "net_memif"))
-		return complete_memif(device, frame);
+		return complete_memif(device, frame, config->bare);
 	if (!strcmp(driver, "net_vhost") || !strcmp(driver, "net_virtio_user"))
 		return complete_queues(device, "queues", workers);
 	if (!strcmp(driver, "net_af_xdp"))
-		return complete_af_xdp(device, mtu, workers);
+		return complete_af_xdp(device, config->mtu, workers);
 	if (!strcmp(driver, "net_tun"))
 		return "a tun device has no Ethernet header; use net_tap";
 	return NULL;
@@ -189,7 +267,7 @@ int device_parse(struct device *device, const struct net_port_config *config, ui
 				 device->name);
 			if (!strncmp(device->driver, "eth_", 4))
 				memcpy(device->driver, "net", 3);
-			problem = complete_arguments(device, config->mtu, workers);
+			problem = complete_arguments(device, config, workers);
 		}
 	}
 	if (!problem)

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "net/memlink.h"
 #include "net/net.h"
 
 #define DEVICE_TEXT 384u
@@ -20,6 +21,7 @@ struct device {
 	char driver[48];        /* "net_af_packet"; empty for PCI */
 	char text[DEVICE_TEXT]; /* for --vdev or -a */
 	uint32_t room;          /* bytes of frame that one buffer must hold */
+	struct memlink_ends memif;
 };
 
 /* 0, or -EINVAL with *message (static) for what cannot be. */

@@ -9,6 +9,7 @@
 #include <rte_lcore.h>
 #include <rte_ring_elem.h>
 
+#include "net/door.h"
 #include "net/message.h"
 #include "net/net_private.h"
 #include "net/signals.h"
@@ -33,6 +34,11 @@ static int create_ports(struct net *net, const char **message)
 		error = pools_create(net, message);
 	for (uint32_t p = 0; !error && p < net->config.ports; p++)
 		error = port_start(net, p, message);
+	if (!error) {
+		error = door_open(net);
+		if (error)
+			*message = net_message("thread for net_memif: %s", strerror(-error));
+	}
 	signals_release(&held);
 	return error;
 }
@@ -195,6 +201,7 @@ void net_destroy(struct net *net)
 	net_stop_workers(net);
 	for (uint32_t w = 0; w < net->config.workers; w++)
 		worker_destroy(&net->worker[w]);
+	door_close(net);
 	signals_hold(&held);
 	for (uint32_t p = 0; p < net->config.ports; p++)
 		port_close(&net->port[p]);
@@ -439,32 +446,44 @@ static void tell_line_rate(struct net *net)
 	transport_set_line_rate(net->shared, fastest * megabit);
 }
 
+static bool new_link(const struct net *net)
+{
+	for (uint32_t p = 0; p < net->config.ports; p++)
+		if (__atomic_load_n(&net->port[p].links, __ATOMIC_ACQUIRE) !=
+		    net->port[p].links_seen)
+			return true;
+	return false;
+}
+
 /*
  * Peers hear of our addresses when a link comes up, at the start as well, and once more a
  * little later (RFC 5227 2.3): the other end of a link is not always as quick.
  */
 static void look_at_links(struct net *net)
 {
-	if (net->links_looked && net->now - net->links_looked < LOOK_AT_LINKS_NS)
+	if (net->links_looked && net->now - net->links_looked < LOOK_AT_LINKS_NS && !new_link(net))
 		return;
 	net->links_looked = net->now;
 	tell_line_rate(net);
 	for (uint32_t p = 0; p < net->config.ports; p++) {
 		struct net_port *port = &net->port[p];
 		struct rte_eth_link link;
-		bool up;
+		uint32_t links = __atomic_load_n(&port->links, __ATOMIC_ACQUIRE);
+		bool up, other;
 
 		if (rte_eth_link_get_nowait(port->id, &link))
 			continue;
 		up = link.link_status == RTE_ETH_LINK_UP;
-		if (up != port->link_up)
+		/* Down and up again between two looks: to somebody else perhaps. */
+		other = up != port->link_up || links != port->links_seen;
+		port->links_seen = links;
+		if (other)
 			neighbour_forget(&net->neighbours, p);
-		if (up && !port->link_up) {
+		if (up && other) {
 			port->announcements = ANNOUNCEMENTS;
 			port->announce_at = net->now;
 		}
 		port->link_up = up;
-		reconnect_look(net, p);
 		if (up && port->announcements && net->now >= port->announce_at) {
 			slowpath_announce(net, p);
 			port->announcements--;

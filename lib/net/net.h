@@ -56,6 +56,7 @@ enum net_direction { NET_RECEIVE = 0, NET_TRANSMIT = 1 };
 struct net_port_config {
 	char name[32];
 	char device[256]; /* PCI address or vdev with arguments */
+	bool bare;        /* without what net_create() puts between a driver and its link */
 	struct net_address address[NET_MAX_ADDRESSES];
 	uint32_t addresses;
 	uint16_t vlan; /* 0: untagged (and priority-tagged) */

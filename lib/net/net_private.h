@@ -77,12 +77,13 @@ struct net_port {
 	struct fault_setting fault[2]; /* by enum net_direction */
 	struct steering steering;
 
-	uint32_t aside; /* atomic: not 0: workers keep off the device; see reconnect.c */
+	uint32_t aside; /* atomic: not 0: workers keep off the device; see aside.c */
+	uint32_t asked; /* the last value of aside but 0 */
+	uint32_t links; /* atomic: how many door.c has brought up */
 
 	/* Control's. */
 	bool link_up;
-	uint32_t looks_down;    /* in a row that found the link down */
-	uint32_t asked;         /* the last value of aside but 0 */
+	uint32_t links_seen;    /* of the number below */
 	uint32_t announcements; /* still to be made */
 	uint64_t announce_at;   /* ns */
 	uint64_t arp_answered, nd_answered, icmp_answered, slow_refused, tx_dropped;
@@ -190,7 +191,8 @@ struct net {
 	uint64_t tick_scale;  /* ns of a TSC tick, times 2^32 */
 	bool running;
 	uint32_t stop;           /* atomic: workers leave their loops */
-	uint32_t asides;         /* atomic: some port has asked workers to stand aside, ever */
+	uint32_t asides;         /* atomic: not 0: some port wants workers to stand aside */
+	struct door *door;       /* NULL: no port of net_memif */
 	struct landing *landing; /* by queue pair; NULL: none moves by itself */
 	uint64_t move_wanted;    /* atomic: see net_move() */
 
@@ -255,9 +257,13 @@ static inline bool port_is_there(const struct net_port *port)
 	return likely(__atomic_load_n(&port->aside, __ATOMIC_ACQUIRE) == 0);
 }
 
-/* reconnect.c */
-void reconnect_look(struct net *net, uint32_t port); /* control: at each look at the link */
-void reconnect_stand_aside(struct worker *worker);   /* at the end of a turn */
+/* aside.c: a port on which nobody may be. After aside_begin(), which is before workers run, none
+ * is. */
+void aside_begin(struct net *net, uint32_t port);
+/* Returns when no worker is inside the driver, and none will be; or when *stop (atomic) is set. */
+void aside_take(struct net *net, uint32_t port, const uint32_t *stop);
+void aside_give(struct net *net, uint32_t port);
+void aside_answer(struct worker *worker); /* at the end of a turn */
 
 /* slowpath.c, in the control thread */
 struct rte_mbuf *slowpath_buffer(struct net *net, uint32_t port);

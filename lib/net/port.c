@@ -10,6 +10,7 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 
+#include "net/door.h"
 #include "net/message.h"
 #include "net/net_private.h"
 
@@ -297,6 +298,18 @@ static void accept_groups(struct net_port *port, const struct net_port_config *c
 			 config->name);
 }
 
+static int refuse_link(const struct net_port *port, const struct net_port_config *config, int error,
+		       const char **message)
+{
+	const struct memlink_ends *ends = &port->device.memif;
+	char text[240];
+
+	snprintf(text, sizeof(text), "it cannot %s socket %s: %s",
+		 ends->role == MEMLINK_SERVER ? "listen at" : "connect to", ends->outer.text,
+		 rte_strerror(-error));
+	return refuse(config, error, message, text);
+}
+
 int port_start(struct net *net, uint32_t index, const char **message)
 {
 	const struct net_port_config *config = &net->config.port[index];
@@ -304,6 +317,9 @@ int port_start(struct net *net, uint32_t index, const char **message)
 	unsigned int mark = net_log_mark();
 	int error;
 
+	error = door_add(net, index);
+	if (error)
+		return refuse_link(port, config, error, message);
 	error = setup_queues(net, port);
 	if (!error)
 		error = rte_eth_dev_start(port->id);

@@ -59,7 +59,7 @@ unsigned int worker_turn(struct worker *worker, uint64_t now)
 	done += move_run(worker);
 	handoff_wake(worker);
 	if (unlikely(__atomic_load_n(&net->asides, __ATOMIC_RELAXED)))
-		reconnect_stand_aside(worker);
+		aside_answer(worker);
 	memory_quiescent(net->memory, worker->index);
 	return done;
 }

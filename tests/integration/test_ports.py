@@ -9,6 +9,7 @@ import subprocess
 
 import rig
 import roce
+from memif import DISCONNECT, Memif
 from rig import Daemon, Process, Skip, Target, expect, expect_equal, test
 from roce import checksum, ipv4, mac_bytes, packed
 
@@ -193,6 +194,37 @@ def memif_server_returns():
     log = link.b.log()
     expect("memif" not in log.lower(), f"the driver's complaints are no news: {log}")
     link.stop()
+
+
+def come_and_go(path):
+    """Clients that leave at each point at which a driver would rather that they stayed."""
+    for _ in range(100):
+        Memif(path).leave()
+    for number in range(60):
+        client = Memif(path)
+        # Long frames keep the worker inside the driver: that is where it is found.
+        client.join(60 if number % 3 else 60000)
+        client.flood(0.003)
+        if number % 4 == 1:
+            client.send(DISCONNECT)
+        if number % 4 == 2:
+            client.send(99)
+        client.leave()
+
+
+@test("a net_memif client that leaves before it is greeted, or in the middle of a flood, harms nobody")
+def memif_client_leaves():
+    devices = rig.memif("l", "server"), rig.memif("l", "client")
+    daemon = Daemon("a", devices[0], "10.66.0.1/24")
+    try:
+        come_and_go(f"{rig.WORK}/l.memif")
+    except OSError as error:
+        rig.until(lambda: not daemon.alive(), f"something from the daemon instead of {error}", 3)
+    expect(daemon.alive(), f"the daemon ended with {daemon.popen.returncode}:\n{daemon.log()}")
+    # Who comes at last is served.
+    other = Daemon("b", devices[1], "10.66.0.2/24", number=1)
+    rig.until(lambda: other.port()["link"] == "up", "a client that stays has a link")
+    stop(other, daemon)
 
 
 @test("an interface that goes down, up, and away under a port: delays, and no crash", slow=True)

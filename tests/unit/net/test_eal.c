@@ -100,6 +100,27 @@ Test(device, af_packet_ring_holds_a_full_frame)
 	refused("net_af_packet0,iface=a,blocksz=3000", 1500, 1, "blocksz");
 }
 
+/* Who is at the other end is between our door and him; see net/door.c. */
+Test(device, memif_driver_meets_our_door_and_nobody_else)
+{
+	struct device device =
+		device_of("net_memif3,socket=/run/x,socket-abstract=no,role=server,id=7", 1500, 1);
+
+	cr_assert_eq(device.memif.role, MEMLINK_SERVER);
+	cr_assert_eq(device.memif.id, 7);
+	cr_assert(!device.memif.outer.abstract && !device.memif.inner.abstract);
+	cr_assert_str_eq(device.memif.outer.text, "/run/x");
+	cr_assert_str_eq(device.text,
+			 "net_memif3,role=server,id=7,socket=/run/x.driver,socket-abstract=no");
+	device = device_of("net_memif3,socket=/run/x,socket-abstract=no", 1500, 1);
+	cr_assert_eq(device.memif.role, MEMLINK_CLIENT);
+	cr_assert(!device.memif.outer.abstract && device.memif.inner.abstract);
+	cr_assert_str_eq(device.memif.outer.text, "/run/x");
+	cr_assert(strstr(device.text, ",socket=oriel-") && strstr(device.text, "-net_memif3,"));
+	refused("net_memif0,role=neither", 1500, 1, "role");
+	refused("net_memif0,id=x", 1500, 1, "id");
+}
+
 Test(device, memif_buffers_hold_a_full_frame)
 {
 	cr_assert_null(strstr(device_of("net_memif0", 1500, 1).text, "bsize"));
