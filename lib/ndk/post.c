@@ -51,8 +51,8 @@ static bool ring_full(const struct work_ring *ring)
 	       __atomic_load_n(&ring->depth, __ATOMIC_RELAXED);
 }
 
-NTSTATUS send_check(const struct qp *qp, uint32_t types, uint32_t flags, uint32_t allowed,
-		    bool unconnected)
+static inline NTSTATUS check_send(const struct qp *qp, uint32_t types, uint32_t flags,
+				  uint32_t allowed, bool unconnected)
 {
 	if (!(types >> qp->type & 1))
 		return STATUS_INVALID_DEVICE_REQUEST;
@@ -65,6 +65,12 @@ NTSTATUS send_check(const struct qp *qp, uint32_t types, uint32_t flags, uint32_
 	if (ring_full(&qp->send))
 		return STATUS_NO_MORE_ENTRIES;
 	return STATUS_SUCCESS;
+}
+
+NTSTATUS send_check(const struct qp *qp, uint32_t types, uint32_t flags, uint32_t allowed,
+		    bool unconnected)
+{
+	return check_send(qp, types, flags, allowed, unconnected);
 }
 
 void *send_slot(struct qp *qp)
@@ -80,7 +86,7 @@ void send_end(struct qp *qp, NTSTATUS status, uint32_t flags)
 		ring_doorbell(qp, &qp->send);
 }
 
-static uint64_t sgl_bytes(const NDK_SGE *sgl, uint32_t nsge)
+static inline uint64_t sgl_bytes(const NDK_SGE *sgl, uint32_t nsge)
 {
 	uint64_t total = 0;
 
@@ -89,7 +95,7 @@ static uint64_t sgl_bytes(const NDK_SGE *sgl, uint32_t nsge)
 	return total;
 }
 
-static NTSTATUS check_list(const struct work_ring *ring, const NDK_SGE *sgl, uint32_t nsge)
+static inline NTSTATUS check_list(const struct work_ring *ring, const NDK_SGE *sgl, uint32_t nsge)
 {
 	if (nsge && !sgl)
 		return STATUS_INVALID_PARAMETER;
@@ -99,8 +105,8 @@ static NTSTATUS check_list(const struct work_ring *ring, const NDK_SGE *sgl, uin
 }
 
 /* Inline data may come in any number of pieces: only their bytes take room. */
-static NTSTATUS check_payload(const struct qp *qp, const NDK_SGE *sgl, uint32_t nsge,
-			      uint32_t flags)
+static inline NTSTATUS check_payload(const struct qp *qp, const NDK_SGE *sgl, uint32_t nsge,
+				     uint32_t flags)
 {
 	if (!(flags & NDK_OP_FLAG_INLINE))
 		return check_list(&qp->send, sgl, nsge);
@@ -110,45 +116,61 @@ static NTSTATUS check_payload(const struct qp *qp, const NDK_SGE *sgl, uint32_t 
 						       : STATUS_INVALID_BUFFER_SIZE;
 }
 
-static void write_entry(struct qp *qp, struct shm_sqe *sqe, const NDK_SGE *sgl, uint32_t nsge)
+/* Eight bytes are a common case, and no call. */
+static inline uint8_t *copy_piece(uint8_t *to, const NDK_SGE *piece)
 {
-	uint8_t *slot = send_slot(qp);
-	uint8_t *payload = slot + sizeof(*sqe);
-
-	if (sqe->flags & NDK_OP_FLAG_INLINE) {
-		uint8_t *end = payload;
-
-		for (uint32_t i = 0; i < nsge; i++) {
-			if (sgl[i].Length)
-				memcpy(end, sgl[i].VirtualAddress, sgl[i].Length);
-			end += sgl[i].Length;
-		}
-		sqe->inline_length = (uint16_t)(end - payload);
-	} else {
-		sqe->nsge = (uint8_t)nsge;
-		if (nsge)
-			memcpy(payload, sgl, nsge * sizeof(*sgl));
-	}
-	memcpy(slot, sqe, sizeof(*sqe));
+	if (piece->Length == sizeof(uint64_t))
+		memcpy(to, piece->VirtualAddress, sizeof(uint64_t));
+	else if (piece->Length)
+		memcpy(to, piece->VirtualAddress, piece->Length);
+	return to + piece->Length;
 }
 
-NTSTATUS post_request(struct qp *qp, uint32_t types, struct shm_sqe *sqe, const NDK_SGE *sgl,
-		      uint32_t nsge, uint32_t allowed)
+/* Field by field: a copy of an entry just made would wait for its stores. */
+static inline void write_entry(struct qp *qp, const struct shm_sqe *sqe, const NDK_SGE *sgl,
+			       uint32_t nsge)
 {
-	const uint32_t flags = sqe->flags;
+	uint8_t *slot = send_slot(qp);
+	uint8_t *payload = slot + sizeof(*sqe), *end = payload;
+	struct shm_sqe *entry = (struct shm_sqe *)slot;
+
+	*entry = *sqe;
+	if (sqe->flags & NDK_OP_FLAG_INLINE) {
+		for (uint32_t i = 0; i < nsge; i++)
+			end = copy_piece(end, &sgl[i]);
+		entry->inline_length = (uint16_t)(end - payload);
+		return;
+	}
+	entry->nsge = (uint8_t)nsge;
+	for (uint32_t i = 0; i < nsge; i++)
+		memcpy(payload + i * sizeof(*sgl), &sgl[i], sizeof(*sgl));
+}
+
+/* Stamped into the few callers that count. */
+static inline __attribute__((always_inline)) NTSTATUS post(struct qp *qp, uint32_t types,
+							   const struct shm_sqe *sqe,
+							   const NDK_SGE *sgl, uint32_t nsge,
+							   uint32_t allowed)
+{
 	NTSTATUS status;
 
 	spin_lock(&qp->send_lock);
-	status = send_check(qp, types, flags, allowed, false);
+	status = check_send(qp, types, sqe->flags, allowed, false);
 	if (status == STATUS_SUCCESS)
-		status = check_payload(qp, sgl, nsge, flags);
+		status = check_payload(qp, sgl, nsge, sqe->flags);
 	if (status == STATUS_BUFFER_OVERFLOW && qp->type == SHM_QP_UD)
 		status = STATUS_INVALID_BUFFER_SIZE;
 	if (status == STATUS_SUCCESS)
 		write_entry(qp, sqe, sgl, nsge);
-	send_end(qp, status, flags);
+	send_end(qp, status, sqe->flags);
 	spin_unlock(&qp->send_lock);
 	return status;
+}
+
+NTSTATUS post_request(struct qp *qp, uint32_t types, const struct shm_sqe *sqe, const NDK_SGE *sgl,
+		      uint32_t nsge, uint32_t allowed)
+{
+	return post(qp, types, sqe, sgl, nsge, allowed);
 }
 
 /* --- the initiator's requests -------------------------------------------------------------- */
@@ -159,7 +181,7 @@ NTSTATUS post_send(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UL
 			       .flags = flags,
 			       .request_context = (uintptr_t)context };
 
-	return post_request(qp_of(qp), FOR_RC_UC, &sqe, sgl, nsge, SEND_FLAGS);
+	return post(qp_of(qp), FOR_RC_UC, &sqe, sgl, nsge, SEND_FLAGS);
 }
 
 NTSTATUS post_send_invalidate(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge,
@@ -193,7 +215,7 @@ NTSTATUS post_read(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UI
 			       .address = address,
 			       .token = token };
 
-	return post_request(qp_of(qp), FOR_RC, &sqe, sgl, nsge, READ_FLAGS);
+	return post(qp_of(qp), FOR_RC, &sqe, sgl, nsge, READ_FLAGS);
 }
 
 NTSTATUS post_write(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, UINT64 address,
@@ -205,7 +227,7 @@ NTSTATUS post_write(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, U
 			       .address = address,
 			       .token = token };
 
-	return post_request(qp_of(qp), FOR_RC_UC, &sqe, sgl, nsge, WRITE_FLAGS);
+	return post(qp_of(qp), FOR_RC_UC, &sqe, sgl, nsge, WRITE_FLAGS);
 }
 
 NTSTATUS OrielWriteImmediate(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl, ULONG nSge,

@@ -183,7 +183,7 @@ ULONG cq_results_ex(NDK_CQ *ndk, NDK_RESULT_EX results[], ULONG room);
 void cq_notified(struct adapter *adapter, uint32_t notify);
 
 /* A request that carries data, its flags among `allowed`. */
-NTSTATUS post_request(struct qp *qp, uint32_t types, struct shm_sqe *sqe, const NDK_SGE *sgl,
+NTSTATUS post_request(struct qp *qp, uint32_t types, const struct shm_sqe *sqe, const NDK_SGE *sgl,
 		      uint32_t nsge, uint32_t allowed);
 /* NDK_OP_FLAG_* that belong to requests which consume a receive of the peer. */
 #define SEND_FLAGS                                                                 \

@@ -2,7 +2,9 @@
 /* Taking completions: one ring per worker merged into one, in the order of each queue pair. */
 #include "ndk/queue.h"
 
-static bool has_output(uint32_t type)
+#define STAMPED inline __attribute__((always_inline))
+
+static inline bool has_output(uint32_t type)
 {
 	return type == NdkOperationTypeReceiveAndInvalidate ||
 	       type == OrielOperationTypeReceiveImmediate ||
@@ -10,7 +12,7 @@ static bool has_output(uint32_t type)
 }
 
 /* The library learns here what happened to windows, and that a peer is there. */
-static void inspect(struct adapter *adapter, const struct shm_cqe *cqe)
+static void inspect_closely(struct adapter *adapter, const struct shm_cqe *cqe)
 {
 	if ((cqe->status && (cqe->type & (NdkOperationTypeBind | NdkOperationTypeFastRegister))) ||
 	    cqe->type == NdkOperationTypeInvalidate ||
@@ -21,7 +23,14 @@ static void inspect(struct adapter *adapter, const struct shm_cqe *cqe)
 		qp_arrived(adapter, cqe->qpn);
 }
 
-static void fill_result(NDK_RESULT *result, const struct shm_cqe *cqe)
+/* A request of ours that went well is no news, but for an invalidate. */
+static inline void inspect(struct adapter *adapter, const struct shm_cqe *cqe)
+{
+	if (cqe->status || (cqe->type & (NdkOperationTypeReceive | NdkOperationTypeInvalidate)))
+		inspect_closely(adapter, cqe);
+}
+
+static inline void fill_result(NDK_RESULT *result, const struct shm_cqe *cqe)
 {
 	result->Status = cqe->status;
 	result->BytesTransferred = cqe->bytes;
@@ -29,7 +38,7 @@ static void fill_result(NDK_RESULT *result, const struct shm_cqe *cqe)
 	result->RequestContext = (PVOID)(uintptr_t)cqe->request_context;
 }
 
-static void fill_result_ex(NDK_RESULT_EX *result, const struct shm_cqe *cqe)
+static inline void fill_result_ex(NDK_RESULT_EX *result, const struct shm_cqe *cqe)
 {
 	result->Status = cqe->status;
 	result->BytesTransferred = cqe->bytes;
@@ -82,7 +91,7 @@ static bool has_older(const struct cq_ring *ring, const struct shm_cqe *cqe)
  * lies at its ring's head or behind a still older one. Of all heads the oldest waits for nobody, so
  * a round over the rings always takes something if there is something.
  */
-static bool may_take(struct cq *cq, uint32_t r, const struct shm_cqe *cqe)
+static inline bool may_take(struct cq *cq, uint32_t r, const struct shm_cqe *cqe)
 {
 	struct moved *known = &cq->known[cqe->qpn % KNOWN_MOVED];
 
@@ -119,28 +128,29 @@ void cq_forget_old_rings(struct cq *cq)
 	__atomic_store_n(&cq->resizing, false, __ATOMIC_RELEASE);
 }
 
-/* Where entries go, in one of three forms; the others are NULL. */
+/* The form in which entries are told: what takes them is stamped for each. */
+enum form { FORM_PLAIN, FORM_EX, FORM_ORIEL };
+
 struct results {
-	NDK_RESULT *plain;
-	NDK_RESULT_EX *ex;
-	ORIEL_RESULT *oriel;
+	void *first;
 	ULONG count;
 	ULONG room;
 };
 
-static void put_result(struct results *results, const struct shm_cqe *cqe)
+static STAMPED void put_result(struct results *results, enum form form, const struct shm_cqe *cqe)
 {
 	ULONG at = results->count++;
 
-	if (results->plain)
-		fill_result(&results->plain[at], cqe);
-	else if (results->ex)
-		fill_result_ex(&results->ex[at], cqe);
+	if (form == FORM_PLAIN)
+		fill_result((NDK_RESULT *)results->first + at, cqe);
+	else if (form == FORM_EX)
+		fill_result_ex((NDK_RESULT_EX *)results->first + at, cqe);
 	else
-		fill_oriel_result(&results->oriel[at], cqe);
+		fill_oriel_result((ORIEL_RESULT *)results->first + at, cqe);
 }
 
-static void take_from_ring(struct cq *cq, uint32_t r, struct results *results)
+static STAMPED void take_from_ring(struct cq *cq, uint32_t r, struct results *results,
+				   enum form form)
 {
 	struct cq_ring *ring = &cq->ring[r];
 	uint32_t used = shm_ring_used(ring->cursor, ring->head);
@@ -153,21 +163,21 @@ static void take_from_ring(struct cq *cq, uint32_t r, struct results *results)
 		if (!may_take(cq, r, cqe))
 			break;
 		ring->head++;
-		put_result(results, cqe);
+		put_result(results, form, cqe);
 		inspect(cq->object.adapter, cqe);
 	}
 	if (taken)
 		shm_store_release(&ring->cursor->head, ring->head);
 }
 
-static void take_what_is_there(struct cq *cq, struct results *results)
+static STAMPED void take_what_is_there(struct cq *cq, struct results *results, enum form form)
 {
 	spin_lock(&cq->lock);
 	for (uint32_t i = 0; i < cq->all_rings && results->count < results->room; i++) {
 		uint32_t r = cq->next_ring;
 
 		if (!waits_for_old(cq, r))
-			take_from_ring(cq, r, results);
+			take_from_ring(cq, r, results, form);
 		/* The next call begins with the next ring, so that none is starved. */
 		cq->next_ring = r + 1 < cq->all_rings ? r + 1 : 0;
 	}
@@ -175,25 +185,30 @@ static void take_what_is_there(struct cq *cq, struct results *results)
 	spin_unlock(&cq->lock);
 }
 
-static ULONG take_results(struct cq *cq, struct results *results)
+static STAMPED ULONG take_results(struct cq *cq, void *first, ULONG room, enum form form)
 {
-	take_what_is_there(cq, results);
-	if (results->count == 0 && plane_turn(cq->object.adapter))
-		take_what_is_there(cq, results);
-	return results->count;
+	struct results results = { .first = first, .room = room };
+
+	/* Where the caller drives the data plane, an empty CQ gives it one turn, and then is asked
+	 * anew. */
+	for (bool again = false;; again = true) {
+		take_what_is_there(cq, &results, form);
+		if (results.count || again || !plane_turn(cq->object.adapter))
+			return results.count;
+	}
 }
 
 ULONG cq_results(NDK_CQ *ndk, NDK_RESULT results[], ULONG room)
 {
-	return take_results(cq_of(ndk), &(struct results){ .plain = results, .room = room });
+	return take_results(cq_of(ndk), results, room, FORM_PLAIN);
 }
 
 ULONG cq_results_ex(NDK_CQ *ndk, NDK_RESULT_EX results[], ULONG room)
 {
-	return take_results(cq_of(ndk), &(struct results){ .ex = results, .room = room });
+	return take_results(cq_of(ndk), results, room, FORM_EX);
 }
 
 ULONG OrielGetCqResults(NDK_CQ *pNdkCq, ORIEL_RESULT Results[], ULONG nResults)
 {
-	return take_results(cq_of(pNdkCq), &(struct results){ .oriel = Results, .room = nResults });
+	return take_results(cq_of(pNdkCq), Results, nResults, FORM_ORIEL);
 }

@@ -20,6 +20,7 @@
 #define RX_DESCRIPTORS  1024u
 #define TX_DESCRIPTORS  256u
 #define TX_WAITING      64u   /* frames of the transport of one worker that wait for one port */
+#define TX_SPARES       16u   /* buffers that a worker takes out of the pool at once */
 #define TX_ARRAY        128u  /* with those of control and of faults */
 #define HANDOFF_RING    512u  /* frames, per pair of workers */
 #define SLOW_RING       256u  /* frames, worker to control */
@@ -159,6 +160,8 @@ struct worker {
 	struct fault *fault;           /* two per port */
 	uint32_t aside[NET_MAX_PORTS]; /* atomic: of the port, seen at the end of a turn */
 	uint32_t lent;                 /* buffers that the transport got and has not put */
+	uint32_t spares;               /* taken out of the pool for it */
+	struct rte_mbuf *spare[TX_SPARES];
 	uint64_t handed_over[NET_MAX_PORTS];
 	uint32_t to_wake; /* bit by worker: was handed something in this turn */
 	struct moves moves;
@@ -249,6 +252,7 @@ struct pktbuf *transmit_get(void *worker, const uint8_t source_mac[6]);
 void transmit_put(void *worker, struct pktbuf *packet, enum pktbuf_fate fate);
 unsigned int transmit_control(struct worker *worker); /* worker 0: what control wants sent */
 unsigned int transmit_flush(struct worker *worker, uint64_t now);
+void transmit_spares_back(struct worker *worker); /* who stops keeps no buffers */
 void transmit_drop(struct worker *worker);
 
 /* Whether the device may be used in this turn. */

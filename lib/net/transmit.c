@@ -19,6 +19,20 @@ static uint32_t port_of(const struct net *net, const uint8_t source_mac[6])
 	return port;
 }
 
+/* Buffers are taken out of the pool some at a time. False: it is empty. */
+static bool refill(struct worker *worker)
+{
+	struct rte_mempool *pool = worker->net->tx_pool;
+
+	if (rte_pktmbuf_alloc_bulk(pool, worker->spare, TX_SPARES) == 0) {
+		worker->spares = TX_SPARES;
+		return true;
+	}
+	worker->spare[0] = rte_pktmbuf_alloc(pool);
+	worker->spares = worker->spare[0] != NULL;
+	return worker->spares;
+}
+
 /*
  * What waits here waits in order: were it more than the device takes in a burst, whose turn it is
  * would be decided long before the frame leaves.
@@ -31,9 +45,9 @@ struct pktbuf *transmit_get(void *context, const uint8_t source_mac[6])
 
 	if (worker->tx[port_of(worker->net, source_mac)].count + worker->lent >= TX_WAITING)
 		return NULL;
-	mbuf = rte_pktmbuf_alloc(worker->net->tx_pool);
-	if (!mbuf)
+	if (unlikely(!worker->spares) && !refill(worker))
 		return NULL;
+	mbuf = worker->spare[--worker->spares];
 	buffer = buffer_of(mbuf);
 	buffer->packet.data = rte_pktmbuf_mtod(mbuf, uint8_t *);
 	buffer->packet.length = 0;
@@ -161,10 +175,17 @@ unsigned int transmit_flush(struct worker *worker, uint64_t now)
 	return sent;
 }
 
+void transmit_spares_back(struct worker *worker)
+{
+	rte_pktmbuf_free_bulk(worker->spare, worker->spares);
+	worker->spares = 0;
+}
+
 void transmit_drop(struct worker *worker)
 {
 	for (uint32_t p = 0; p < worker->net->config.ports; p++)
 		drop_all(&worker->tx[p]);
 	rte_pktmbuf_free(worker->held_frame);
 	worker->held_frame = NULL;
+	transmit_spares_back(worker);
 }

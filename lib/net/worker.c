@@ -154,6 +154,7 @@ void worker_leave(struct worker *worker)
 	transmit_control(worker);
 	fault_drain(worker);
 	transmit_flush(worker, net_clock(worker->net));
+	transmit_spares_back(worker);
 	memory_reader_offline(worker->net->memory, worker->index);
 }
 
