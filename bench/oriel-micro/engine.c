@@ -201,13 +201,17 @@ static bool create_windows(struct engine *engine)
 
 struct engine *engine_create(uint32_t qps, uint32_t windows, unsigned int readers)
 {
+	static const uint8_t mac[6] = { 2 };
 	struct engine *engine = calloc(1, sizeof(*engine));
+	uint8_t address[16];
 
 	if (!engine)
 		return NULL;
 	engine->qps = qps;
 	engine->windows = windows;
 	engine->now = 1000000000;
+	gid_from_v4(address, (uint8_t[4]){ 10, 0, 0, 1 });
+	wire_usual_init(&engine->usual, mac, address);
 	if (create_tables(engine, readers) && create_region(engine) && create_worker(engine) &&
 	    create_queue_pairs(engine) && create_windows(engine)) {
 		transport_poll(engine->worker, engine->now);

@@ -26,9 +26,10 @@ struct engine {
 	uint32_t qps, windows;
 	uint32_t *qp; /* indices */
 	uint32_t *qpn;
-	uint32_t *psn;    /* next to be sent to each */
-	uint32_t *window; /* indices */
-	uint32_t *token;  /* of the windows that are bound */
+	uint32_t *psn;           /* next to be sent to each */
+	uint32_t *window;        /* indices */
+	uint32_t *token;         /* of the windows that are bound */
+	struct wire_usual usual; /* of a port with the address of the queue pairs */
 	uint64_t now;
 	uint64_t frames_out;
 	struct pktbuf out;

@@ -234,6 +234,19 @@ static void run_parse(struct bench *bench, uint64_t times)
 	}
 }
 
+static void run_parse_usual(struct bench *bench, uint64_t times)
+{
+	const struct wire_usual *usual = &bench->engine->usual;
+	struct wire_view view;
+
+	for (uint64_t i = 0; i < times; i++) {
+		if (!wire_parse_usual(usual, bench->bytes + i % FRAMES * 2048, bench->length,
+				      &view))
+			abort();
+		bench->sum += view.psn;
+	}
+}
+
 static void run_verify(struct bench *bench, uint64_t times)
 {
 	struct wire_view view;
@@ -293,7 +306,8 @@ static void run_packet(struct bench *bench, uint64_t times)
 		bool many_tokens;
 
 		for (unsigned int k = 0; k < 32; k++)
-			wire_parse(bench->bytes + (i + k) % FRAMES * 2048, bench->length, &view[k]);
+			wire_parse_usual(&e->usual, bench->bytes + (i + k) % FRAMES * 2048,
+					 bench->length, &view[k]);
 		if (bench->windows)
 			choose_windows(bench, view, i);
 		for (unsigned int k = 0; k < 32; k++)
@@ -407,6 +421,7 @@ static const struct benchmark benchmarks[] = {
 	{ "icrc-copy-4096", set_up_bytes, run_icrc_copy, 4096 },
 	{ "memcpy-4096", set_up_bytes, run_memcpy, 4096 },
 	{ "parse", set_up_write, run_parse, 1 },
+	{ "parse-usual", set_up_write, run_parse_usual, 1 },
 	{ "icrc-verify-write-64", set_up_write, run_verify, 1 },
 	{ "qp-find-1", set_up_queue_pairs, run_qp_find, 1 },
 	{ "qp-find-10000", set_up_queue_pairs, run_qp_find, 10000 },

@@ -58,20 +58,13 @@ static bool make_flat(const struct net_port *port, struct rte_mbuf *mbuf)
 	return mbuf->nb_segs == 1 || rte_pktmbuf_linearize(mbuf) == 0;
 }
 
-/* True: *view is a good packet for this port. Otherwise the frame is gone. */
-static bool parse_one(struct worker *worker, uint32_t index, struct rte_mbuf *mbuf,
-		      struct wire_view *view)
+/* True: *view is a good packet for this port, of any kind. Otherwise the frame is gone. */
+static bool parse_unusual(struct worker *worker, const struct net_port *port, struct rte_mbuf *mbuf,
+			  struct wire_view *view)
 {
-	const struct net_port *port = &worker->net->port[index];
 	struct link_frame frame;
 	uint32_t verdict;
 
-	if (!make_flat(port, mbuf)) {
-		classify_drop(worker, mbuf, VERDICT(OVERSIZE));
-		return false;
-	}
-	buffer_of(mbuf)->port = index;
-	buffer_of(mbuf)->lent = false;
 	if (!link_parse(rte_pktmbuf_mtod(mbuf, const uint8_t *), mbuf->data_len, &frame)) {
 		classify_drop(worker, mbuf, VERDICT_WIRE + WIRE_FRAME_TRUNCATED);
 		return false;
@@ -90,6 +83,25 @@ static bool parse_one(struct worker *worker, uint32_t index, struct rte_mbuf *mb
 	else
 		classify_drop(worker, mbuf, verdict);
 	return false;
+}
+
+/* The same, quickly when it can be; whose the frame is was then part of the look at it. */
+static inline bool parse_one(struct worker *worker, uint32_t index, struct rte_mbuf *mbuf,
+			     struct wire_view *view)
+{
+	const struct net_port *port = &worker->net->port[index];
+
+	if (!make_flat(port, mbuf)) {
+		classify_drop(worker, mbuf, VERDICT(OVERSIZE));
+		return false;
+	}
+	buffer_of(mbuf)->port = index;
+	buffer_of(mbuf)->lent = false;
+	if (likely(!(mbuf->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) &&
+		   wire_parse_usual(&port->link.usual, rte_pktmbuf_mtod(mbuf, const uint8_t *),
+				    mbuf->data_len, view)))
+		return true;
+	return parse_unusual(worker, port, mbuf, view);
 }
 
 static unsigned int parse_burst(struct worker *worker, uint32_t port, struct rte_mbuf **mbuf,

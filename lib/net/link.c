@@ -34,6 +34,8 @@ void link_create(struct link *link, const struct net_port_config *config, const 
 	link_local_address(&link->address[link->addresses], mac);
 	if (!link_owns(link, link->address[link->addresses].gid))
 		link->addresses++;
+	/* Where frames carry a tag none is usual. */
+	wire_usual_init(&link->usual, mac, link->vlan ? no_address : link->address[0].gid);
 }
 
 bool link_owns(const struct link *link, const uint8_t gid[16])
@@ -97,11 +99,6 @@ uint32_t link_path_mtu(uint32_t mtu)
 		if (path_mtu + LONGEST_HEADERS <= mtu)
 			return path_mtu;
 	return 0;
-}
-
-uint32_t link_frame_size(uint32_t mtu)
-{
-	return ETHER_HEADER + ETHER_TAG + mtu;
 }
 
 /* --- frames ------------------------------------------------------------------------ */

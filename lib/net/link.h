@@ -12,6 +12,7 @@
 
 #include "net/net.h"
 #include "wire/ip.h"
+#include "wire/packet.h"
 
 #define ETHER_HEADER  14u
 #define ETHER_TAG     4u
@@ -21,6 +22,7 @@ struct link {
 	uint8_t mac[6];
 	uint16_t vlan; /* 0: untagged */
 	uint16_t mtu;
+	struct wire_usual usual; /* untagged frames to the first of the addresses */
 	uint32_t addresses;
 	/* The configured ones, then the link-local one that follows from the MAC. */
 	struct net_address address[NET_MAX_ADDRESSES + 1];
@@ -42,7 +44,10 @@ const uint8_t *link_source_for(const struct link *link, const uint8_t target[16]
 /* Largest path MTU (256 .. 4096) whose longest packet fits an IP packet of `mtu`; 0: none. */
 uint32_t link_path_mtu(uint32_t mtu);
 /* Bytes of the longest frame of a port, tag included, FCS not. */
-uint32_t link_frame_size(uint32_t mtu);
+static inline uint32_t link_frame_size(uint32_t mtu)
+{
+	return ETHER_HEADER + ETHER_TAG + mtu;
+}
 
 /* --- frames ------------------------------------------------------------------------ */
 

@@ -132,4 +132,24 @@ static inline uint16_t ipv4_checksum(const void *header)
 	return __builtin_bswap16((uint16_t)~sum);
 }
 
+/*
+ * Whether a header that is not all zeros has the right one. Its words then add up to a multiple of
+ * 2^16 - 1, and so do words of any size, since 2^16, 2^32 and 2^64 leave 1.
+ */
+static inline bool ipv4_checksum_right(const void *header)
+{
+	const uint8_t *p = header;
+	uint64_t first, second, sum;
+	uint32_t third;
+
+	memcpy(&first, p, 8);
+	memcpy(&second, p + 8, 8);
+	memcpy(&third, p + 16, 4);
+	sum = first + second;
+	sum += sum < first;
+	sum += third;
+	sum += sum < third;
+	return sum % 0xffff == 0;
+}
+
 #endif

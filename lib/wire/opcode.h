@@ -3,6 +3,7 @@
 #ifndef WIRE_OPCODE_H
 #define WIRE_OPCODE_H
 
+#include <stdalign.h>
 #include <stdint.h>
 
 enum roce_opcode {
@@ -77,10 +78,10 @@ enum opcode_service { SERVICE_RC = 0, SERVICE_UC = 1, SERVICE_UD = 3, SERVICE_CN
 #define OPF_READ_REQUEST (OPF_REQUEST | OPF_READ | OPF_ONLY | OPF_RETH)
 
 struct opcode_info {
-	const char *name; /* NULL: no such opcode */
-	uint16_t flags;   /* OPF_* */
-	uint8_t service;  /* enum opcode_service */
-	uint8_t length;   /* of all headers from the BTH on, bytes */
+	alignas(32) const char *name; /* NULL: no such opcode */
+	uint16_t flags;               /* OPF_* */
+	uint8_t service;              /* enum opcode_service */
+	uint8_t length;               /* of all headers from the BTH on, bytes */
 	/* Offsets from the start of the BTH, 0 when the header is not there. */
 	uint8_t reth, aeth, atomic_eth, atomic_ack, imm, ieth, deth;
 };

@@ -67,7 +67,7 @@ static inline enum wire_reason parse_ipv4(const uint8_t *l3, uint32_t room, stru
 		return WIRE_FRAME_TRUNCATED;
 	if (ip->version_ihl != 0x45 || ip->protocol != IPPROTO_UDP_NUMBER)
 		return why_not_ipv4(ip);
-	if (ipv4_checksum(ip) != 0)
+	if (!ipv4_checksum_right(ip))
 		return WIRE_IP_CHECKSUM;
 	/* Identification says nothing about fragments (RFC 6864); MF and offset do. */
 	if (be16_get(ip->fragment) & 0x3fff)
@@ -114,19 +114,14 @@ static inline enum wire_reason parse_ipv6(const uint8_t *l3, uint32_t room, stru
 
 static inline void take_bth(const struct bth *bth, struct wire_view *view)
 {
-	/* Each number of 24 bits with the byte before it: one load. */
-	const uint32_t qpn = get_be32(&bth->resv8a), psn = get_be32(&bth->ack_req);
-
-	view->opcode = bth->opcode;
-	view->solicited = bth->flags & BTH_SE;
-	view->mig_request = bth->flags & BTH_MIG;
-	view->pad = (bth->flags & BTH_PAD) >> 4;
+	view->bits[0] = bth->opcode;
+	view->bits[1] = bth->flags;
+	view->bits[2] = bth->resv8a;
+	view->bits[3] = bth->ack_req;
 	view->pkey = be16_get(bth->pkey);
-	view->fecn = qpn >> 24 & BTH_FECN;
-	view->becn = qpn >> 24 & BTH_BECN;
-	view->qpn = qpn & PSN_MASK;
-	view->ack_request = psn >> 24 & BTH_ACK;
-	view->psn = psn & PSN_MASK;
+	/* Each number of 24 bits with the byte before it: one load. */
+	view->qpn = get_be32(&bth->resv8a) & PSN_MASK;
+	view->psn = get_be32(&bth->ack_req) & PSN_MASK;
 }
 
 /* length: of the UDP payload, which lies inside the frame. */
@@ -201,4 +196,105 @@ enum wire_reason wire_parse(const uint8_t *frame, uint32_t length, struct wire_v
 		return reason;
 	view->udp_offset = (uint16_t)offset;
 	return parse_udp(frame + offset, l4_length, view);
+}
+
+/* --- the usual frame ------------------------------------------------------------------- */
+
+#define USUAL_IP  sizeof(struct eth_header)
+#define USUAL_UDP (USUAL_IP + sizeof(struct ipv4_header))
+#define USUAL_BTH (USUAL_UDP + sizeof(struct udp_header))
+
+typedef uint64_t block __attribute__((vector_size(16)));
+
+static void expect(struct wire_usual *usual, size_t offset, uint8_t value, uint8_t mask)
+{
+	usual->value[offset] = value;
+	usual->mask[offset] = mask;
+}
+
+static void expect_bytes(struct wire_usual *usual, size_t offset, const void *value, size_t length)
+{
+	for (size_t i = 0; i < length; i++)
+		expect(usual, offset + i, ((const uint8_t *)value)[i], 0xff);
+}
+
+void wire_usual_init(struct wire_usual *usual, const uint8_t mac[6], const uint8_t address[16])
+{
+	const be16_t type = be16_make(ETHERTYPE_IPV4), port = be16_make(ROCE_UDP_PORT);
+
+	memset(usual, 0, sizeof(*usual));
+	memcpy(usual->address, address, 16);
+	usual->shortest = UINT32_MAX;
+	if (gid_is_v4(address) && gid_is_unicast(address))
+		usual->shortest = USUAL_BTH + sizeof(struct bth);
+	expect_bytes(usual, 0, mac, 6);
+	expect_bytes(usual, offsetof(struct eth_header, type), &type, sizeof(type));
+	expect(usual, USUAL_IP, 0x45, 0xff);
+	/* More fragments, or an offset. */
+	expect(usual, USUAL_IP + offsetof(struct ipv4_header, fragment), 0, 0x3f);
+	expect(usual, USUAL_IP + offsetof(struct ipv4_header, fragment) + 1, 0, 0xff);
+	expect(usual, USUAL_IP + offsetof(struct ipv4_header, protocol), IPPROTO_UDP_NUMBER, 0xff);
+	expect_bytes(usual, USUAL_IP + offsetof(struct ipv4_header, destination), address + 12, 4);
+	expect_bytes(usual, USUAL_UDP + offsetof(struct udp_header, destination_port), &port,
+		     sizeof(port));
+}
+_Static_assert(USUAL_BTH <= sizeof(((struct wire_usual *)0)->value), "three blocks reach the BTH");
+
+static inline block block_at(const uint8_t *bytes)
+{
+	block value;
+
+	memcpy(&value, bytes, sizeof(value));
+	return value;
+}
+
+static inline block differs(const struct wire_usual *usual, const uint8_t *frame, size_t at)
+{
+	return (block_at(frame + at) ^ block_at(usual->value + at)) & block_at(usual->mask + at);
+}
+
+static inline bool looks_usual(const struct wire_usual *usual, const uint8_t *frame)
+{
+	const block sum =
+		differs(usual, frame, 0) | differs(usual, frame, 16) | differs(usual, frame, 32);
+
+	return (sum[0] | sum[1]) == 0;
+}
+
+/* Neither a group nor nobody: the address and what is behind it, in one word. */
+static inline bool from_station(const uint8_t *frame)
+{
+	const uint64_t word = get_be64(frame + offsetof(struct eth_header, source));
+
+	return word >> 16 != 0 && !(word >> 56 & 1);
+}
+
+bool wire_parse_usual(const struct wire_usual *usual, const uint8_t *frame, uint32_t length,
+		      struct wire_view *view)
+{
+	const struct ipv4_header *ip = (const struct ipv4_header *)(frame + USUAL_IP);
+	const struct udp_header *udp = (const struct udp_header *)(frame + USUAL_UDP);
+	uint32_t total, udp_length;
+
+	if (length < usual->shortest || !looks_usual(usual, frame) || !from_station(frame) ||
+	    !ipv4_checksum_right(ip))
+		return false;
+	total = be16_get(ip->total_length);
+	udp_length = be16_get(udp->length);
+	if (total > length - USUAL_IP || udp_length + sizeof(*ip) != total ||
+	    udp_length < sizeof(*udp) + sizeof(struct bth) + ICRC_SIZE)
+		return false;
+	view->frame = frame;
+	view->l3_offset = USUAL_IP;
+	view->udp_offset = USUAL_UDP;
+	view->vlan_tci = 0;
+	view->has_vlan = false;
+	view->is_v4 = true;
+	view->source_port = be16_get(udp->source_port);
+	view->traffic_class = ip->tos;
+	view->hop_limit = ip->ttl;
+	gid_from_v4(view->source_gid, ip->source);
+	memcpy(view->destination_gid, usual->address, 16);
+	return parse_transport(frame + USUAL_BTH, udp_length - (uint32_t)sizeof(*udp), view) ==
+	       WIRE_OK;
 }

@@ -57,19 +57,26 @@ struct wire_view {
 	uint32_t payload_length; /* without pad */
 	uint32_t psn;
 	uint32_t qpn;
-	uint16_t pkey;
 	uint16_t l3_offset;
 	uint16_t udp_offset;
-	uint16_t source_port;
 	uint16_t vlan_tci;
 	bool has_vlan;
 	bool is_v4;
-	bool solicited;
-	bool ack_request;
-	bool mig_request;
-	bool fecn, becn;
-	uint8_t opcode;
-	uint8_t pad;
+	uint16_t source_port;
+	uint16_t pkey;
+	/* Bytes of the BTH as they stand there: taking their bits apart costs only who asks. */
+	union {
+		uint8_t bits[4];
+		struct {
+			uint8_t opcode;
+			uint8_t version : 4, pad : 2;
+			bool mig_request : 1, solicited : 1;
+			uint8_t reserved1 : 6;
+			bool becn : 1, fecn : 1;
+			uint8_t reserved2 : 7;
+			bool ack_request : 1;
+		};
+	};
 	uint8_t traffic_class; /* DSCP 6, ECN 2 */
 	uint8_t hop_limit;
 };
@@ -81,6 +88,27 @@ struct wire_view {
  * only the fields found before the fault are set.
  */
 enum wire_reason wire_parse(const uint8_t *frame, uint32_t length, struct wire_view *view);
+
+/*
+ * What nearly all frames of a port have in common: its Ethernet address, no tag, IPv4 without
+ * options or fragments, one of its addresses, UDP to the RoCEv2 port. All of it is compared at
+ * once.
+ */
+struct wire_usual {
+	uint8_t value[48], mask[48]; /* of the first bytes of a frame */
+	uint8_t address[16];
+	uint32_t shortest; /* a frame has at least so many bytes */
+};
+
+/* mac, address: unicast. Any other address than IPv4: no frame is usual. */
+void wire_usual_init(struct wire_usual *usual, const uint8_t mac[6], const uint8_t address[16]);
+
+/*
+ * True for a frame from a unicast Ethernet address that has all this and for which wire_parse()
+ * gives WIRE_OK; *view is then the same. False says nothing: ask wire_parse().
+ */
+bool wire_parse_usual(const struct wire_usual *usual, const uint8_t *frame, uint32_t length,
+		      struct wire_view *view);
 
 /* Extension headers; the caller has seen the OPF_ flag in view->op->flags. */
 static inline const struct reth *view_reth(const struct wire_view *view)

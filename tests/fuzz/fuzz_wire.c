@@ -96,6 +96,22 @@ static void mad_round_trip(const uint8_t mad[MAD_SIZE])
 	cma_header_encode(&cma, once);
 }
 
+/* The quick look takes what the long one takes, and nothing else, at the frame's own station. */
+static void usual_agrees(const uint8_t *data, size_t size)
+{
+	struct wire_view view, quick;
+	struct wire_usual usual;
+	bool good;
+
+	memset(&view, 0, sizeof(view));
+	memset(&quick, 0, sizeof(quick));
+	good = wire_parse(data, (uint32_t)size, &view) == WIRE_OK && view.is_v4 && !view.has_vlan &&
+	       gid_is_unicast(view.destination_gid) && !(data[6] & 1) && get_be64(data + 6) >> 16;
+	wire_usual_init(&usual, data, view.destination_gid);
+	CHECK(wire_parse_usual(&usual, data, (uint32_t)size, &quick) == good);
+	CHECK(!good || memcmp(&view, &quick, sizeof(view)) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct wire_view view;
@@ -104,6 +120,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (size == MAD_SIZE)
 		mad_round_trip(data);
+	if (size >= 14)
+		usual_agrees(data, size);
 	if (wire_parse(data, (uint32_t)size, &view) != WIRE_OK)
 		return 0;
 	view_is_inside(&view, data, size);
