@@ -196,8 +196,10 @@ enum access_reason token_invalidate(struct memory *memory, const struct accessor
 	/*
 	 * A tied window is used by the worker of its queue pair only. That is us when the
 	 * queue pair is the asking one; a request on another queue pair may be another's.
+	 * And a worker that is the only one does nothing else meanwhile.
 	 */
-	alone = (token_meta_flags(meta) & TOKEN_FLAG_TIED) && slot->qpn == who->qpn;
+	alone = memory->readers == 1 ||
+		((token_meta_flags(meta) & TOKEN_FLAG_TIED) && slot->qpn == who->qpn);
 
 	if (!__atomic_compare_exchange_n(&slot->meta, &meta, token_meta_to(meta, TOKEN_REVOKED),
 					 false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))

@@ -238,7 +238,7 @@ enum access_reason window_bind(struct memory *memory, const struct accessor *who
  * Unpublishes the token of a window or fast-register region, as asked by its owner
  * (remote false: who->session and domain must match) or by a peer's SEND with invalidate
  * (remote true: domain and, when tied, queue pair must match). On ACCESS_OK *slot
- * is the dead slot and *grace is 0 when nobody else can hold it (tied window),
+ * is the dead slot and *grace is 0 when nobody else can hold it (tied window, one worker),
  * else the ticket for memory_grace_done(). The window is unbound from the caller's
  * point of view only when the grace is over: call token_recycle() then.
  */

@@ -539,6 +539,8 @@ void transport_recover(struct transport *t);
 enum work_result { WORK_TAKEN, WORK_NONE, WORK_NO_FLIGHT, WORK_MALFORMED };
 /* Copies and checks the next send-queue entry into a flight at the end of the list. */
 enum work_result work_take_send(struct transport *t, struct qp *qp);
+/* Has the entries come that a doorbell announces; only a hint. */
+void work_fetch_send(const struct transport *t, const struct qp *qp);
 void work_peek_send(struct transport *t, struct qp *qp, struct shm_sqe *sqe);
 /*
  * The next receive into qp_hold()->work. One of the queue pair's own stays in the queue until

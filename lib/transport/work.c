@@ -28,15 +28,29 @@ uint32_t work_posted(struct transport *t, struct qp *qp, const struct work_queue
 }
 
 static const uint8_t *queue_slot(const struct transport *t, const struct qp *qp,
-				 const struct work_queue *queue)
+				 const struct work_queue *queue, uint32_t number)
 {
 	return shm_queue_slot(qp_local(t, qp)->memory, queue->offset, queue->stride, queue->slots,
-			      queue->taken);
+			      number);
+}
+
+/* Entries that the client has just written come from another processor's cache. */
+#define FETCH_AHEAD 2u
+
+static void fetch_send(const struct transport *t, const struct qp *qp, uint32_t number)
+{
+	__builtin_prefetch(queue_slot(t, qp, &qp->send, number));
+}
+
+void work_fetch_send(const struct transport *t, const struct qp *qp)
+{
+	for (uint32_t i = 0; i < FETCH_AHEAD; i++)
+		fetch_send(t, qp, qp->send.taken + i);
 }
 
 void work_peek_send(struct transport *t, struct qp *qp, struct shm_sqe *sqe)
 {
-	memcpy(sqe, queue_slot(t, qp, &qp->send), sizeof(*sqe));
+	memcpy(sqe, queue_slot(t, qp, &qp->send, qp->send.taken), sizeof(*sqe));
 	COPIED();
 }
 
@@ -192,7 +206,7 @@ static inline void check_flight(struct transport *t, struct qp *qp, struct fligh
 
 static inline void fill_flight(struct transport *t, struct qp *qp, struct flight *flight)
 {
-	const uint8_t *slot = queue_slot(t, qp, &qp->send);
+	const uint8_t *slot = queue_slot(t, qp, &qp->send, qp->send.taken);
 
 	memcpy(flight, slot, sizeof(struct shm_sqe));
 	COPIED();
@@ -209,11 +223,14 @@ static inline void fill_flight(struct transport *t, struct qp *qp, struct flight
 
 enum work_result work_take_send(struct transport *t, struct qp *qp)
 {
+	const uint32_t posted = work_posted(t, qp, &qp->send, &qp_local(t, qp)->memory->send);
 	uint32_t index = t->free_flight;
 	struct flight *flight;
 
-	if (work_posted(t, qp, &qp->send, &qp_local(t, qp)->memory->send) == 0)
+	if (posted == 0)
 		return WORK_NONE;
+	if (posted > FETCH_AHEAD)
+		fetch_send(t, qp, qp->send.taken + FETCH_AHEAD);
 	if (index == 0)
 		return WORK_NO_FLIGHT;
 	flight = flight_at(t, index);
@@ -276,8 +293,8 @@ enum work_result work_peek_receive(struct transport *t, struct qp *qp)
 		return srq_take(t, qp);
 	if (work_posted(t, qp, &qp->receive, &qp_local(t, qp)->memory->receive) == 0)
 		return WORK_NONE;
-	return work_copy_receive(queue_slot(t, qp, &qp->receive), qp->receive.max_sge,
-				 &qp_hold(t, qp)->work);
+	return work_copy_receive(queue_slot(t, qp, &qp->receive, qp->receive.taken),
+				 qp->receive.max_sge, &qp_hold(t, qp)->work);
 }
 
 /* --- bytes to and from SGEs ----------------------------------------------------------- */

@@ -419,6 +419,7 @@ static unsigned int ring_queue_pairs(struct transport *t, const struct session_l
 		if (index == 0 || !qp_lives_here(t, &t->shared->qps[index]))
 			continue;
 		ready_add(t, &t->shared->qps[index]);
+		work_fetch_send(t, &t->shared->qps[index]);
 		done++;
 	}
 	return done;

@@ -21,6 +21,11 @@ int rig_memfd(uint64_t size, int seals)
 
 void rig_create(struct rig *rig, uint32_t tokens)
 {
+	rig_create_for(rig, tokens, 2);
+}
+
+void rig_create_for(struct rig *rig, uint32_t tokens, unsigned int workers)
+{
 	const struct memory_sizes sizes = {
 		.tokens = tokens, .segments = 8, .regions = 16, .windows = 16, .pds = 8
 	};
@@ -29,7 +34,7 @@ void rig_create(struct rig *rig, uint32_t tokens)
 
 	memory_arena_spec(&sizes, spec);
 	cr_assert_eq(arena_create(&rig->arena, spec), 0);
-	cr_assert_eq(memory_create(&rig->memory, &rig->arena, 1, false), 0);
+	cr_assert_eq(memory_create(&rig->memory, &rig->arena, workers, false), 0);
 	rig->who = (struct accessor){ .qpn = 77, .session = RIG_SESSION };
 	cr_assert_eq(pd_create(rig->memory, RIG_SESSION, &rig->who.pd), 0);
 	fd = rig_memfd(RIG_SIZE, RIG_SEALS);

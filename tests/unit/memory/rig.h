@@ -21,7 +21,8 @@ struct rig {
 };
 
 /* tokens: records of the token table. One reader, offline. */
-void rig_create(struct rig *rig, uint32_t tokens);
+void rig_create(struct rig *rig, uint32_t tokens); /* two workers, of which one is ever awake */
+void rig_create_for(struct rig *rig, uint32_t tokens, unsigned int workers);
 void rig_destroy(struct rig *rig);
 
 /* A memfd of this size, with these F_SEAL_* on. */

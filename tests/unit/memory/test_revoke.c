@@ -91,6 +91,29 @@ Test(revoke, window_is_bound_until_the_invalidate_completes)
 	expect_reason(window_bind(rig.memory, &rig.who, &ask), ACCESS_OK);
 }
 
+/* Who revokes is between two packets, and nobody else has any. */
+Test(revoke, a_worker_alone_waits_for_nobody)
+{
+	struct rig alone;
+	struct rig_region r;
+	struct bind_request ask;
+	uint32_t slot, token;
+	uint64_t grace;
+
+	rig_create_for(&alone, 64, 1);
+	memory_reader_online(alone.memory, 0);
+	r = rig_register(&alone, RIG_BASE, RIGHT_LOCAL_WRITE);
+	ask = rig_bind_request(&alone, r.region, rig_window(&alone));
+	cr_assert_eq(window_bind(alone.memory, &alone.who, &ask), ACCESS_OK);
+	cr_assert_eq(token_invalidate(alone.memory, &alone.who, ask.token, false, &slot, &grace),
+		     ACCESS_OK);
+	cr_expect_eq(grace, 0);
+	token = token_recycle(alone.memory, slot);
+	cr_expect(token != 0 && token != ask.token);
+	cr_expect_eq(rig_access(&alone, ask.token, RIG_BASE, 8, RIGHT_REMOTE_READ), ACCESS_UNKNOWN);
+	rig_destroy(&alone);
+}
+
 Test(revoke, grace_waits_for_readers_online_only)
 {
 	uint64_t grace = memory_grace_start(rig.memory);
