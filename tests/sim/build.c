@@ -239,13 +239,31 @@ static bool fill_invalidating(struct end *end, struct op *op)
 	return true;
 }
 
+/* The strip of the peer, now and then, for a READ that takes long enough to be broken off. */
+static struct sim_window *long_read(struct end *end, const struct op *op)
+{
+	struct world *world = end->pair->world;
+	struct sim_window *strip = &end->peer->window[SIM_WINDOWS];
+
+	if (op->kind != KIND_READ || strip->state != WINDOW_BOUND || world->config.loss > 50000 ||
+	    !rng_percent(&world->traffic, 10))
+		return NULL;
+	return strip;
+}
+
 static bool fill_returning(struct end *end, struct op *op)
 {
 	struct rng *rng = &end->pair->world->traffic;
+	struct sim_window *strip = long_read(end, op);
 
 	op->length = op->kind == KIND_READ ? draw_length(end, most_bytes(end, op->kind)) : 8;
+	if (strip)
+		op->length = rng_between(rng, AREA_STRIP / 2, AREA_STRIP);
 	choose_sink(end, op);
-	choose_target(end, op);
+	if (strip)
+		aim_window(end, op, strip);
+	else
+		choose_target(end, op);
 	op->sqe.swap = rng_percent(rng, 50) ? rng_below(rng, 1000) : rng_next(rng);
 	op->sqe.compare = rng_next(rng);
 	/* What is there when its turn comes: the model knows. */

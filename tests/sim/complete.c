@@ -202,7 +202,8 @@ static void received(struct end *end, struct receive *receive, const struct shm_
 		check_bytes(end->peer, op, end->host, &op->remote, "what was received");
 	op->executed = op->received = true;
 	if (op->kind == KIND_SEND_INV) {
-		if (end->last_inv_psn == (op->psn + op->packets - 1) % 0x1000000)
+		if (!op->window->tied &&
+		    end->last_inv_psn == (op->psn + op->packets - 1) % 0x1000000)
 			window_check_grace(end, op->window, end->inv_turns, end->inv_generation);
 		window_invalidated(op->window);
 	}
@@ -258,6 +259,9 @@ static void complete_receive(struct end *end, const struct shm_cqe *cqe)
 			 end->receive_head);
 	receive_completed(end, receive, cqe);
 	end->receive_head++;
+	if ((int32_t)(shm_load_acquire(&end->config.memory->receive.done) - end->receive_head) < 0)
+		sim_fail(end->pair->world, "pair %u end %u: receive %u is not said to be done",
+			 end->pair->number, end->side, receive->number);
 }
 
 /* --- all of them ----------------------------------------------------------- */

@@ -93,8 +93,12 @@ void config_draw(struct sim_config *c, uint64_t seed, uint64_t packets)
 		c->restart_every_us = rng_between(&rng, 200, rng_percent(&rng, 60) ? 4000 : 50000);
 	if (rng_percent(&rng, 35))
 		c->move_every_us = rng_between(&rng, 1, rng_percent(&rng, 50) ? 100 : 5000);
-	if (rng_percent(&rng, 20))
+	c->line = 12500000000ull;
+	if (rng_percent(&rng, 20)) {
 		c->mark = rng_between(&rng, 1, rng_percent(&rng, 50) ? 3000 : 300000);
+		if (rng_percent(&rng, 70))
+			c->line = 1000000ull * rng_between(&rng, 25, 1000);
+	}
 	c->shared_receives = rng_percent(&rng, 30);
 	c->transmit_room = rng_percent(&rng, 25) ? rng_between(&rng, 1, 40) : 0;
 }

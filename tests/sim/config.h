@@ -32,6 +32,7 @@ struct sim_config {
 	uint32_t blackout_every_us; /* 0: never */
 	uint32_t blackout_us;       /* mean */
 	uint32_t mark;            /* ppm of frames that can be marked as congested; 0: no control */
+	uint64_t line;            /* bytes per second that congestion control begins with */
 	uint32_t narrow_every_us; /* links that take short frames only; 0: never */
 	uint32_t narrow_us;       /* mean */
 	uint32_t calm_us;         /* mean of spells without any of this; 0: none */

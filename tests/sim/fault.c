@@ -34,7 +34,8 @@ uint32_t fault_async(enum fault fault)
 	case FAULT_WIRE_LONG:
 	case FAULT_WIRE_SEQUENCE:
 	case FAULT_WIRE_LENGTH:
-	case FAULT_WIRE_HUGE: return SHM_ASYNC_QP_INVALID_REQUEST;
+	case FAULT_WIRE_HUGE:
+	case FAULT_WIRE_OPCODE: return SHM_ASYNC_QP_INVALID_REQUEST;
 	case FAULT_RECEIVE_TOKEN:
 	case FAULT_RECEIVE_SHAPE: return SHM_ASYNC_QP_FATAL;
 	default: return 0;
@@ -359,6 +360,9 @@ static struct op *forged(struct end *end, enum fault fault)
 		op = to_be_forged(end, KIND_WRITE, KIND_WRITE_IMM, 1);
 		if (op == NULL)
 			return NULL;
+		/* Longer than any message, whatever the token says. */
+		if (rng_percent(rng, 20))
+			return spoil_packet(op, 0, 0x80000001u + rng_below(rng, 0x7fffffff));
 		/* What is found out at the last packet has a receive. */
 		choice = rng_below(rng, op->length);
 		/* Or of more, as long as all of that is allowed. */
@@ -370,6 +374,11 @@ static struct op *forged(struct end *end, enum fault fault)
 	case FAULT_WIRE_HUGE:
 		op = to_be_forged(end, KIND_READ, KIND_READ, 1);
 		return op ? spoil_packet(op, 0, rng_below(rng, 0x7fffffff)) : NULL;
+	/* An atomic WRITE has the headers of both. */
+	case FAULT_WIRE_OPCODE:
+		op = rng_percent(rng, 50) ? to_be_forged(end, KIND_READ, KIND_READ, 1)
+					  : to_be_forged(end, KIND_WRITE, KIND_WRITE, 1);
+		return op ? spoil_packet(op, 0, 0) : NULL;
 	case FAULT_WIRE_RESPONSE:
 		op = to_be_forged(end, KIND_READ, KIND_READ, 1);
 		return op ? spoil_packet(op, rng_below(rng, op->packets), rng_below(rng, 2)) : NULL;
@@ -415,6 +424,7 @@ static struct op *build(struct end *end, enum fault fault)
 	case FAULT_WIRE_SEQUENCE:
 	case FAULT_WIRE_LENGTH:
 	case FAULT_WIRE_HUGE:
+	case FAULT_WIRE_OPCODE:
 	case FAULT_WIRE_RESPONSE:
 	case FAULT_WIRE_SILENT:
 	case FAULT_WIRE_NAK: return forged(end, fault);
@@ -446,7 +456,11 @@ bool fault_post(struct end *end)
 	/* What few queue pairs can do wrong. */
 	if (end->connection.max_reads_out == 0 && rng_percent(&world->traffic, 20))
 		fault = FAULT_READS_NONE;
-	if (end->pair->strict && rng_percent(&world->traffic, 10))
+	if (end->peer->connection.remote_rights != RIGHTS_REMOTE &&
+	    rng_percent(&world->traffic, 10))
+		fault = FAULT_QP_RIGHT;
+	/* Until the receives that are there have been used up. */
+	if (end->pair->strict && rng_percent(&world->traffic, end->pair->no_receives ? 80 : 20))
 		fault = FAULT_NO_RECEIVE;
 	if (end->window[0].fast && rng_percent(&world->traffic, 15))
 		fault = of_fast_regions[rng_below(&world->traffic, 3)];

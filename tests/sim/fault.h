@@ -54,6 +54,7 @@ struct world;
 	X(WIRE_SEQUENCE, "opcode out of sequence")                                 \
 	X(WIRE_LENGTH, "WRITE of another length than it carries")                  \
 	X(WIRE_HUGE, "READ longer than any message")                               \
+	X(WIRE_OPCODE, "operation that nobody offers")                             \
 	X(WIRE_RESPONSE, "READ response that is too short")                        \
 	X(WIRE_NAK, "NAK of a reserved code")                                      \
 	X(WIRE_SILENT, "answer that never comes")
@@ -98,6 +99,9 @@ const char *forge_harmless(struct world *world, struct sim_buffer *buffer,
 /* Any bits of the headers behind the outer ones, but whose queue pair it is. */
 void forge_wild(struct world *world, uint8_t *frame, const struct frame_facts *facts);
 void forge_future(struct world *world, const struct end *end, struct sim_buffer *buffer);
+/* A READ or atomic that was carried out: as if it had been another one. What, or NULL: it is none.
+ */
+const char *forge_again(struct world *world, struct sim_buffer *buffer);
 /* Whether what forge_fault() has made of an answer goes no further. */
 bool forge_swallows(const struct end *receiver, const struct frame_facts *facts);
 /* A frame of a request whose fault the network makes: which one, or NULL. */

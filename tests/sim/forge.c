@@ -127,6 +127,65 @@ static void reshape(struct sim_buffer *buffer, struct frame_facts *facts, uint32
 	buffer->packet.length = icrc + 4;
 }
 
+/* --- what was carried out already, asked for once more ----------------------------- */
+
+/* A READ becomes an atomic of the same bytes, or the reverse. */
+static void turn_kind(struct rng *rng, struct sim_buffer *buffer, struct frame_facts *facts)
+{
+	uint8_t *bth = buffer->bytes + facts->bth;
+
+	if (bth[0] == 0x0c) {
+		bth[0] = rng_percent(rng, 50) ? 0x13 : 0x14;
+		rng_fill(rng, bth + 12 + 12, 16);
+		facts->payload_at += 12;
+	} else {
+		bth[0] = 0x0c;
+		put(bth + 12 + 12, 8, 4);
+		facts->payload_at -= 12;
+	}
+	reshape(buffer, facts, 0);
+}
+
+const char *forge_again(struct world *world, struct sim_buffer *buffer)
+{
+	struct rng *rng = &world->weather;
+	const char *what = "another kind";
+	struct frame_facts facts;
+	uint32_t length;
+	uint8_t *bth;
+
+	if (!frame_read(buffer->bytes, buffer->packet.length, &facts) ||
+	    (facts.opcode != 0x0c && facts.opcode != 0x13 && facts.opcode != 0x14))
+		return NULL;
+	bth = buffer->bytes + facts.bth;
+	length = (uint32_t)bth[24] << 24 | (uint32_t)bth[25] << 16 | (uint32_t)bth[26] << 8 |
+		 bth[27];
+	/* Of a READ of nothing, token and address are not looked at. */
+	switch (facts.opcode == 0x0c && length == 0 ? 2 + rng_below(rng, 2) : rng_below(rng, 4)) {
+	case 0:
+		bth[20 + rng_below(rng, 4)] ^= (uint8_t)rng_between(rng, 1, 255);
+		what = "another token";
+		break;
+	case 1:
+		bth[19] ^= (uint8_t)(8 * rng_between(rng, 1, 31));
+		what = "another address";
+		break;
+	case 2:
+		if (facts.opcode == 0x0c) {
+			put(bth + 24, length + one_or_more(rng, 4096), 4);
+			what = "more bytes";
+		} else {
+			bth[0] ^= 0x07;
+		}
+		break;
+	default: turn_kind(rng, buffer, &facts);
+	}
+	frame_repair(buffer->bytes, &facts);
+	return what;
+}
+
+/* --- frames of a request that is to fail, made ------------------------------------- */
+
 /* A SEND in another place of its message, or a part of it that is a WRITE's. */
 static void put_out_of_sequence(uint8_t *bth)
 {
@@ -152,6 +211,7 @@ static bool forge_request(struct sim_buffer *buffer, struct frame_facts *facts, 
 	case FAULT_WIRE_SEQUENCE: put_out_of_sequence(bth); break;
 	case FAULT_WIRE_LENGTH: put(bth + 12 + 12, op->wire_choice, 4); break;
 	case FAULT_WIRE_HUGE: put(bth + 12 + 12, 0x80000001u + op->wire_choice, 4); break;
+	case FAULT_WIRE_OPCODE: bth[0] = 0x1d; break;
 	default: return false;
 	}
 	return true;

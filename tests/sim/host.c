@@ -33,7 +33,8 @@ struct sim_buffer *buffer_take(struct world *world)
 		world->all_buffers = buffer;
 	}
 	buffer->given = false;
-	buffer->unkept = buffer->fatal = buffer->rnr = buffer->future = false;
+	buffer->unkept = buffer->fatal = buffer->rnr = false;
+	buffer->future = buffer->again = buffer->gap = false;
 	buffer->take = 0;
 	buffer->holder = NULL;
 	buffer->packet =
@@ -299,7 +300,7 @@ void host_set_congestion(struct host *host)
 
 	if (host->world->config.mark == 0)
 		return;
-	congestion_defaults(&parameters, 12500000000ull);
+	congestion_defaults(&parameters, host->world->config.line);
 	transport_set_congestion(host->shared, &parameters);
 }
 

@@ -121,10 +121,22 @@ static bool gave_up_in_time(const struct end *end, const struct op *op)
 	       end->rnrs > end->connection.rnr_retry;
 }
 
+/* Whoever gives up for want of an answer has asked again as often as was agreed. */
+static bool tried_enough(const struct end *end)
+{
+	const struct sim_config *config = &end->pair->world->config;
+
+	return end->restarts || config->transmit_room || config->mark || end->rnr_since ||
+	       end->tries >= end->connection.retry_count;
+}
+
 void judge_failure(struct end *end, struct op *op, int32_t status)
 {
 	struct sim_statistics *statistics = &end->pair->world->statistics;
 
+	if (status == NT_IO_TIMEOUT && !tried_enough(end))
+		sim_fail(end->pair->world, "pair %u end %u: request %u was given up after %u tries",
+			 end->pair->number, end->side, op->number, end->tries);
 	if (op->fault && status == op->status && gave_up_in_time(end, op)) {
 		statistics->exact[op->fault]++;
 		return;
@@ -218,6 +230,10 @@ void judge_end(const struct end *end)
 	if (end->bad_token_events > (2 + end->restarts) * may_be_refused(end->peer))
 		sim_fail(world, "pair %u end %u: %u reports of bad tokens", end->pair->number,
 			 end->side, end->bad_token_events);
+	if (end->error_async == SHM_ASYNC_QP_ACCESS_ERROR && !end->restarts &&
+	    end->bad_token_events == 0)
+		sim_fail(world, "pair %u end %u: ended over a token, and no report of it",
+			 end->pair->number, end->side);
 	judge_error_event(end);
 	judge_refusal(end);
 }

@@ -193,6 +193,7 @@ static void log_frame(struct world *world, unsigned int direction, const struct 
 static void send_copy(struct world *world, unsigned int direction, const struct sim_buffer *buffer,
 		      const struct frame_facts *facts)
 {
+	struct end *receiver = host_find_number(&world->host[!direction], facts->qpn);
 	struct rng *rng = &world->weather;
 	struct flying copy = { .to = (uint8_t)!direction, .buffer = buffer_take(world) };
 	/* What an unreliable queue pair takes twice has to be remembered for so long. */
@@ -202,8 +203,12 @@ static void send_copy(struct world *world, unsigned int direction, const struct 
 	memcpy(copy.buffer->bytes, buffer->bytes, buffer->packet.length);
 	copy.buffer->packet.length = buffer->packet.length;
 	copy.buffer->rnr = buffer->rnr;
+	copy.buffer->gap = buffer->gap;
+	copy.buffer->again = rng_percent(rng, 25);
 	copy.due = world->now + world->config.delay_ns + rng_below(rng, most + 1);
 	world->statistics.doubled++;
+	if (receiver && facts->opcode == 0x0c)
+		witness_copied(receiver->peer, facts->psn);
 	log_frame(world, direction, facts, "once more", "", copy.due);
 	heap_push(&world->network, copy);
 }
@@ -335,6 +340,7 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 			 direction, facts.qpn);
 	buffer->fatal = frame_is_fatal_nak(&facts);
 	buffer->rnr = facts.opcode == 0x11 && facts.syndrome >> 5 == 1;
+	buffer->gap = facts.opcode == 0x11 && facts.syndrome == 0x60;
 	world->statistics.frames++;
 	if (frame_ecn(buffer->bytes, &facts) == 2 &&
 	    rng_chance(&world->weather, world->config.mark)) {

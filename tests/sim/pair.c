@@ -53,6 +53,7 @@ static void draw_connection(struct end *end, const struct qp_connection *timers)
 
 	*c = *timers;
 	c->send_psn = end->next_psn = end->sent_psn = draw_psn(rng);
+	end->told_psn = UINT32_MAX;
 	c->path_mtu = end->pair->mtu;
 	c->max_reads_out = (uint8_t)(rng_percent(rng, 10) ? 0 : rng_between(rng, 1, 16));
 	if (rng_percent(rng, 15))
@@ -301,7 +302,8 @@ static unsigned int close_when_flushed(struct pair *pair)
 	const uint32_t number = pair->number;
 	bool lent;
 
-	if (!may_close(&pair->end[0]) || !may_close(&pair->end[1]))
+	if (!may_close(&pair->end[0]) || !may_close(&pair->end[1]) || pair->end[0].elsewhere ||
+	    pair->end[1].elsewhere)
 		return 0;
 	/* Both are looked at, whatever the first says: each lets go of what it can. */
 	lent = windows_lent(&pair->end[0]);
@@ -390,7 +392,7 @@ unsigned int pair_turn(struct pair *pair)
 		return 0;
 	for (int i = 0; i < 2; i++) {
 		done += traffic_turn(&pair->end[i]);
-		if (rng_percent(&world->schedule, 20))
+		if (rng_percent(&world->schedule, 10))
 			window_watch(&pair->end[i]);
 	}
 	watch_progress(pair);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one look into a record of what is tested: what has been answered already? */
+/* The one look into a record of what is tested: what has been answered, what carried out? */
 #include "transport/state.h"
 
 #include "peek.h"
@@ -16,4 +16,18 @@ uint32_t peek_oldest(const struct arena *arena, uint32_t qp)
 	const struct qp *record = arena_record(arena, ARENA_QPS, qp);
 
 	return requester_una(record->requester);
+}
+
+bool peek_is_past(const struct arena *arena, uint32_t qp, uint32_t psn)
+{
+	const struct qp *record = arena_record(arena, ARENA_QPS, qp);
+
+	return psn_diff(psn, responder_psn(record->responder)) < 0;
+}
+
+uint32_t peek_expected(const struct arena *arena, uint32_t qp)
+{
+	const struct qp *record = arena_record(arena, ARENA_QPS, qp);
+
+	return responder_psn(record->responder);
 }

@@ -12,5 +12,9 @@
 bool peek_is_ghost(const struct arena *arena, uint32_t qp, uint32_t psn);
 /* The oldest PSN that its requester waits for. */
 uint32_t peek_oldest(const struct arena *arena, uint32_t qp);
+/* The PSN that its responder expects. */
+uint32_t peek_expected(const struct arena *arena, uint32_t qp);
+/* Whether its responder has carried out what had this PSN. */
+bool peek_is_past(const struct arena *arena, uint32_t qp, uint32_t psn);
 
 #endif

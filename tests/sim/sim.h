@@ -40,7 +40,7 @@
 #define AREA_SINK    65536u
 #define AREA_TARGET  98304u
 #define FAST_PAGES   (AREA_TARGET / 4096 + 2) /* of a fast-register region */
-#define AREA_STRIP   8192u                    /* reached through one window only */
+#define AREA_STRIP   24576u                   /* reached through one window only */
 #define AREA_RECEIVE 131072u
 #define AREA_SRQ     (SIM_SRQ * 8192u)
 
@@ -121,6 +121,7 @@ struct op {
 	int32_t receive_status; /* of the receive that fails with it; 0: none does */
 	int32_t got_status;     /* of the receive that it took, in truth */
 	bool doomed;            /* behind a fault: cancelled */
+	bool elsewhere;         /* invalidates on another queue pair than the window's */
 	bool may_fail;          /* its window is being taken away */
 	uint32_t troubles;      /* of the pair when it was posted */
 	uint64_t posted_at;
@@ -206,6 +207,7 @@ struct message {
 	bool answered; /* READ: at all; up to which response last */
 	bool done;     /* and all of it, once */
 	uint32_t response;
+	uint32_t asks;    /* how many frames of it have left, and copies of them */
 	uint64_t sent_at; /* its first packet, or where it was gone back to */
 };
 
@@ -239,6 +241,7 @@ struct end {
 	uint64_t hold_receives; /* until then none are posted */
 
 	struct sim_window window[SIM_WINDOWS + 1];
+	uint32_t elsewhere; /* of its windows, invalidated on others' queue pairs just now */
 
 	/* What is known of its frames. */
 	struct message message[SIM_MESSAGES];
@@ -247,21 +250,34 @@ struct end {
 	uint32_t sent_psn; /* behind the last that has left */
 	uint32_t source_port;
 	uint32_t marks;     /* frames that came to it marked as congested */
+	uint64_t marked_at; /* when it had to tell its peer last, and how often it had to */
+	uint32_t cnps_due;
 	uint64_t first_cnp; /* when it told its peer first */
 	uint32_t cnps;
+	uint64_t slowed_at;  /* when its peer told it first; 0: not yet */
+	uint64_t slow_bytes; /* of data that it has sent since, in so many frames */
+	uint32_t slow_frames;
 	uint64_t arrival;      /* of the last frame to it */
 	uint32_t goes_on;      /* PSN behind the frame that left last */
 	uint32_t last_inv_psn; /* of the last SEND with invalidate that came, and when */
 	uint64_t inv_turns[SIM_WORKERS];
 	uint32_t inv_generation;
 	uint32_t asks;       /* for an answer that never comes, since it was the oldest */
+	uint32_t tries;      /* the oldest that waits has left again, since the last progress */
 	uint64_t progressed; /* when an answer took its requester further last */
 	bool rnr_since;      /* an RNR NAK has come since */
+	bool gap_since;      /* one for a gap */
 	uint32_t gap_psn;    /* of its last NAK for a gap */
+	uint32_t told_psn;   /* of its last NAK for one, or for want of a receive */
+	uint32_t ahead_of;   /* what it waited for when a later frame came, and when that was */
+	uint64_t ahead_at;   /* 0: none has come */
 	bool gap_told, rnr_waits;
 	bool rnr_blind;         /* whether it heeds them cannot be said */
 	uint32_t rnr_psn, rnrs; /* RNR NAKs that have come for this PSN */
 	uint64_t rnr_until;     /* that PSN is not sent before */
+	uint64_t rnr_latest;    /* and not much later than this */
+	uint32_t nak_psn;       /* of the last NAK for a gap that came to it, and when that was */
+	uint64_t nak_due;       /* 0: it was heeded, or need not be */
 
 	/* READs and atomics: it may have more outstanding than its peer keeps. */
 	bool greedy;
@@ -368,9 +384,10 @@ struct sim_buffer {
 	bool given;               /* to the transport, to fill */
 	bool unkept;              /* the transport may not keep it */
 	bool fatal;               /* a NAK that ends the queue pair, as it was sent */
-	bool rnr;                 /* an RNR NAK, as it was sent */
+	bool rnr, gap;            /* an RNR NAK, one for a gap, as it was sent */
 	uint32_t take;            /* no frame: this queue pair comes from another worker */
 	bool future;              /* its PSN is to become one that was never sent */
+	bool again;               /* a copy that is to ask for something else than the original */
 	uint8_t bytes[4096 + 256];
 };
 
@@ -522,11 +539,23 @@ void pair_trouble(struct pair *pair);
 /* --- witness.c -------------------------------------------------------------------- */
 
 void witness_posted(struct end *end, struct op *op);
+/* The network has brought it forth once more. */
+void witness_copied(struct end *end, uint32_t psn);
+/* A READ of which some responses have left, and not all. */
+bool witness_in_answer(const struct end *end, const struct op *op);
 /* A frame of this end, as it leaves. */
 void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 		  const struct frame_facts *facts);
 /* An RNR NAK reaches this end. */
 void witness_accepted(struct end *end, uint64_t count);
+/* A frame marked as congested, a CNP, a NAK for a gap reach this end. */
+void witness_mark(struct end *end);
+void witness_cnp(struct end *end);
+void witness_gap(struct end *end, uint32_t psn);
+/* A request comes to this end, or a part of one. */
+void witness_request(struct end *end, uint32_t psn, bool kept);
+/* Its peer has been told of its marks. */
+void witness_told(const struct end *end);
 void witness_rnr(struct end *end, uint32_t psn, uint8_t code);
 
 /* --- model.c --------------------------------------------------------------- */
@@ -614,6 +643,8 @@ void window_create_all(struct end *end);
 void window_destroy_all(struct end *end);
 /* Binds, invalidates. How many requests were posted. */
 unsigned int window_turn(struct end *end);
+/* Invalidates the window over the strip while a READ of it is answered; 0: there is none. */
+unsigned int window_break_off(struct end *end);
 void window_completed(struct end *end, struct op *op, bool success);
 /* The receive of a SEND with invalidate says that the window is dead. */
 void window_invalidated(struct sim_window *window);

@@ -108,6 +108,8 @@ unsigned int traffic_turn(struct end *end)
 	if (pair->state == PAIR_CLOSING)
 		return done;
 	done += receive_turn(end);
+	if (!world->draining && world->config.windows && may_post(end))
+		done += window_break_off(end);
 	if (world->draining || rng_percent(rng, 40))
 		return done;
 	if (world->config.windows && may_post(end))

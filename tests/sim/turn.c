@@ -3,6 +3,7 @@
 #include "loose.h"
 #include "peek.h"
 #include "sim.h"
+#include "transport/verdict.h"
 
 /* A refusal that arrives ends the queue pair at once: with its own status and no other. */
 static void watch_fatal_nak(struct sim_worker *worker, const struct wire_view *view, bool fatal,
@@ -42,9 +43,18 @@ static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buf
 		return;
 	if (refusal_begins(end, view) && rng_percent(&end->pair->world->schedule, 25))
 		end->host->stores_left = rng_between(&end->pair->world->schedule, 1, 300);
+	if (buffer->fatal && end->pair->world->config.restart_every_us &&
+	    rng_percent(&end->pair->world->schedule, 25))
+		end->host->stores_left = rng_between(&end->pair->world->schedule, 1, 60);
 	end->arrival = end->pair->world->now;
-	/* Neither is under the ICRC: a bit that turned over is a mark like another. */
-	end->marks += (view->traffic_class & 3) == 3 || view->fecn;
+	if (view->opcode == 0x81)
+		witness_cnp(end);
+	else if ((view->traffic_class & 3) == 3 || view->fecn)
+		witness_mark(end);
+	if (buffer->gap && !buffer->future)
+		witness_gap(end, view->psn);
+	if ((view->op->flags & OPF_REQUEST) && view->opcode < 0x20)
+		witness_request(end, view->psn, !buffer->unkept);
 	if (buffer->rnr && !buffer->future)
 		witness_rnr(end, view->psn, view_aeth(view)->syndrome & 0x1f);
 	if ((view->opcode == 0x16 || view->opcode == 0x17) &&
@@ -81,11 +91,43 @@ static bool offer(struct sim_worker *worker, struct sim_buffer *buffer,
 		witness_accepted(end, count_accepted(worker) - accepted);
 	if (oldest != peek_oldest(&worker->host->arena, end->index)) {
 		end->progressed = world->now;
-		end->rnr_since = false;
-		end->asks = 0;
+		end->rnr_since = end->gap_since = false;
+		end->asks = end->tries = 0;
 	}
 	end->rnr_since |= buffer->rnr;
+	end->gap_since |= buffer->gap;
 	return kept;
+}
+
+/*
+ * A late copy that asks for something else than the original, which was carried out: nobody answers
+ * it. Whether this was one.
+ */
+static bool receive_changed(struct sim_worker *worker, struct sim_buffer *buffer,
+			    const struct wire_view *view)
+{
+	struct world *world = worker->host->world;
+	const struct end *end = host_find_number(worker->host, view->qpn);
+	struct wire_view changed;
+	const char *what;
+	uint32_t verdict;
+
+	if (end == NULL || !peek_is_past(&worker->host->arena, end->index, view->psn))
+		return false;
+	what = forge_again(world, buffer);
+	if (what == NULL)
+		return false;
+	if (wire_parse(buffer->bytes, buffer->packet.length, &changed) != WIRE_OK)
+		sim_fail(world, "a duplicate with %s cannot be read", what);
+	/* Kept behind others, it comes to nothing later. */
+	if (transport_receive(worker->transport, &changed, &buffer->packet, world->now))
+		return true;
+	verdict = transport_last_verdict(worker->transport);
+	if (verdict == 0 || verdict == VERDICT(DUPLICATE))
+		sim_fail(world, "pair %u end %u: a duplicate, PSN %06x, with %s was taken",
+			 end->pair->number, end->side, changed.psn, what);
+	buffer_return(world, buffer);
+	return true;
 }
 
 static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
@@ -96,7 +138,8 @@ static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
 
 	if (!buffer->take && wire_parse(buffer->bytes, buffer->packet.length, &view) != WIRE_OK)
 		sim_fail(world, "a frame is good, and a moment later it is not");
-	if (move_receive(worker, buffer, view.qpn))
+	if (move_receive(worker, buffer, view.qpn) ||
+	    (buffer->again && receive_changed(worker, buffer, &view)))
 		return;
 	if (wire_parse(buffer->bytes, buffer->packet.length, &view) == WIRE_OK && buffer->future) {
 		end = host_find_number(worker->host, view.qpn);

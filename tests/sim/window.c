@@ -223,7 +223,7 @@ void window_check_grace(const struct end *end, const struct sim_window *window,
 {
 	const struct host *host = end->host;
 
-	if (window->tied || generation != host->generation + host->moves + 1)
+	if (generation != host->generation + host->moves + 1)
 		return;
 	for (unsigned int i = 0; i < host->workers; i++)
 		if (i != end->worker && host->worker[i].turns == turns[i])
@@ -252,6 +252,7 @@ void window_completed(struct end *end, struct op *op, bool success)
 
 	if (window == NULL)
 		return;
+	window->owner->elsewhere -= op->elsewhere;
 	if (op->kind == KIND_BIND && success) {
 		window->state = WINDOW_BOUND;
 	} else if (op->kind == KIND_BIND) {
@@ -260,7 +261,8 @@ void window_completed(struct end *end, struct op *op, bool success)
 		if (!window->fast)
 			token_list_add(&end->host->stock, window->token);
 	} else if (success) {
-		window_check_grace(end, window, window->asked, window->asked_generation);
+		if (!window->tied || op->elsewhere)
+			window_check_grace(end, window, window->asked, window->asked_generation);
 		window_invalidated(window);
 	} else {
 		window->state = WINDOW_BOUND;
@@ -391,21 +393,75 @@ static bool may_invalidate(struct end *end, const struct sim_window *window)
 	return used && !end->pair->armed && end->pair->life != UINT32_MAX;
 }
 
+/* Any queue pair of the domain may do it: now and then, one that may live on another worker. */
+static struct end *choose_other(struct end *end)
+{
+	struct world *world = end->pair->world;
+	struct pair *pair = &world->pair[rng_below(&world->traffic, world->config.pairs)];
+	struct end *other = &pair->end[end->side];
+
+	if (pair->state != PAIR_ALIVE || pair == end->pair || end->pair->state != PAIR_ALIVE ||
+	    other->fault || other->failed || other->flush_asked || !traffic_room(other))
+		return end;
+	return other;
+}
+
+static void post_invalidate(struct end *end, struct sim_window *window, bool midway)
+{
+	struct end *by = end;
+	struct op *op;
+
+	if (rng_percent(&end->pair->world->traffic, midway ? 70 : 20))
+		by = choose_other(end);
+	op = invalidate_op(end, window);
+	op->elsewhere = by != end;
+	end->elsewhere += op->elsewhere;
+	traffic_post(by, op);
+	if (window->strip)
+		take_away(end, window);
+}
+
+/* The answer to a READ of it is under way: what is left of that is to be refused. */
+static bool is_being_read(const struct sim_window *window)
+{
+	const struct end *user = window->owner->peer;
+
+	for (uint32_t i = user->head; i != user->tail; i++) {
+		const struct op *op = user->op[i % SIM_RING];
+
+		if (op->window == window && witness_in_answer(user, op))
+			return true;
+	}
+	return false;
+}
+
+unsigned int window_break_off(struct end *end)
+{
+	struct sim_window *strip = &end->window[SIM_WINDOWS];
+
+	if (strip->state != WINDOW_BOUND || end->fault || !is_being_read(strip) ||
+	    rng_percent(&end->pair->world->traffic, 50) || !may_invalidate(end, strip))
+		return 0;
+	post_invalidate(end, strip, true);
+	return 1;
+}
+
+/* Soon bound, since lives are short; seldom taken away. */
 unsigned int window_turn(struct end *end)
 {
 	struct rng *rng = &end->pair->world->traffic;
 	struct sim_window *window = &end->window[rng_below(rng, SIM_WINDOWS + 1)];
 
-	if (window->state == WINDOW_FREE && rng_percent(rng, 30)) {
+	for (uint32_t i = 0; i < SIM_WINDOWS && window->state != WINDOW_FREE; i++)
+		window = &end->window[rng_below(rng, SIM_WINDOWS + 1)];
+	if (window->state == WINDOW_FREE && rng_percent(rng, 60)) {
 		window_watch(end);
 		traffic_post(end, window_bind_op(end, window));
 		return 1;
 	}
-	if (window->state == WINDOW_BOUND && rng_percent(rng, window->strip ? 4 : 10) &&
+	if (window->state == WINDOW_BOUND && rng_percent(rng, window->strip ? 4 : 8) &&
 	    may_invalidate(end, window)) {
-		traffic_post(end, invalidate_op(end, window));
-		if (window->strip)
-			take_away(end, window);
+		post_invalidate(end, window, false);
 		return 1;
 	}
 	return 0;

@@ -11,6 +11,7 @@
 
 #define PSNS         0x1000000u
 #define CNP_INTERVAL 50000u  /* ns */
+#define CUT_INTERVAL 50000u  /* ns in which a second CNP changes nothing */
 #define SOON         200000u /* ns in which an arrival has its consequences */
 
 static _Noreturn void complain(const struct end *sender, const struct frame_facts *facts,
@@ -88,6 +89,21 @@ static uint32_t find_message(const struct end *end, uint32_t psn)
 static const struct message *message_at(const struct end *end, uint32_t number)
 {
 	return &end->message[(number - 1) % SIM_MESSAGES];
+}
+
+void witness_copied(struct end *end, uint32_t psn)
+{
+	const uint32_t number = find_message(end, psn);
+
+	if (number)
+		end->message[(number - 1) % SIM_MESSAGES].asks++;
+}
+
+bool witness_in_answer(const struct end *end, const struct op *op)
+{
+	const uint32_t number = op->kind == KIND_READ ? find_message(end, op->psn) : 0;
+
+	return number && message_at(end, number)->answered && !message_at(end, number)->done;
 }
 
 static bool kind_returns(uint8_t kind)
@@ -218,12 +234,18 @@ static void check_payload(const struct end *sender, const struct frame_facts *fa
 }
 
 /* Nothing holds its frames back, and so delays what an arrival has set off. */
-static bool timer_alone(const struct end *sender)
+static bool nothing_holds(const struct end *sender)
 {
 	const struct sim_config *config = &sender->pair->world->config;
 
 	return config->transmit_room == 0 && config->mark == 0 && config->move_every_us == 0 &&
-	       sender->restarts == 0 && !sender->rnr_since;
+	       sender->restarts == 0;
+}
+
+/* No RNR wait either. */
+static bool timer_alone(const struct end *sender)
+{
+	return nothing_holds(sender) && !sender->rnr_since;
 }
 
 /* Where no other loss makes it go back, it asks once and then as often as was agreed. */
@@ -239,6 +261,30 @@ static void count_asks(struct end *sender, const struct frame_facts *facts)
 	    sender->asks > sender->connection.retry_count + 1u)
 		complain(sender, facts, "the number of its tries", sender->asks,
 			 sender->connection.retry_count + 1u);
+}
+
+/* IBTA: found out after four times the agreed time at most; a NAK for a gap is heeded at once. */
+static void check_late(struct end *sender, const struct frame_facts *facts,
+		       const struct message *message, bool back)
+{
+	const uint64_t now = sender->pair->world->now;
+	const uint64_t most = (16384ull << sender->connection.timeout) + SOON;
+	const uint64_t since =
+		sender->arrival > message->sent_at ? sender->arrival : message->sent_at;
+	const bool oldest = facts->psn == peek_oldest(&sender->host->arena, sender->index);
+
+	if (oldest && (sender->sent_psn - facts->psn - 1) % PSNS < PSNS / 2)
+		sender->tries++;
+	if (!timer_alone(sender))
+		return;
+	if (back && oldest && message->sent_at && now - since > most)
+		complain(sender, facts, "the time since it left", now - since, most);
+	if (sender->nak_due && facts->psn == sender->nak_psn) {
+		if (now - sender->nak_due > SOON)
+			complain(sender, facts, "the time since the NAK", now - sender->nak_due,
+				 SOON);
+		sender->nak_due = 0;
+	}
 }
 
 /*
@@ -260,6 +306,7 @@ static void check_time(struct end *sender, const struct frame_facts *facts, stru
 	    now - sender->progressed < least)
 		complain(sender, facts, "the time since an answer", now - sender->progressed,
 			 least);
+	check_late(sender, facts, message, back);
 	if (back || facts->psn == message->psn)
 		message->sent_at = now;
 	sender->goes_on = end;
@@ -295,11 +342,16 @@ static void check_request(struct end *sender, const uint8_t *frame, const struct
 		if (sender->rnr_until > sender->pair->world->now)
 			complain(sender, facts, "the time", sender->pair->world->now,
 				 sender->rnr_until);
+		if (sender->rnr_waits && !sender->rnr_blind && nothing_holds(sender) &&
+		    sender->pair->world->now > sender->rnr_latest + SOON)
+			complain(sender, facts, "the time", sender->pair->world->now,
+				 sender->rnr_latest);
 		sender->rnr_waits = false;
 	}
 	end = (facts->psn + 1) % PSNS;
 	if (message->kind == KIND_READ)
 		end = (message->psn + message->packets) % PSNS;
+	message->asks++;
 	check_time(sender, facts, message, end);
 	count_asks(sender, facts);
 	if ((end - sender->sent_psn) % PSNS < PSNS / 2)
@@ -326,8 +378,8 @@ static void check_msn(const struct end *sender, const struct frame_facts *facts,
 		complain(sender, facts, "the MSN", facts->msn, low);
 }
 
-/* READ response or atomic result. */
-/* After its invalidate has completed, nothing is read through a window. */
+/* What is to be refused is not answered at all; and after its invalidate has completed, nothing is
+ * read through a window. */
 static void check_alive(const struct end *sender, const struct frame_facts *facts,
 			const struct message *message)
 {
@@ -337,6 +389,8 @@ static void check_alive(const struct end *sender, const struct frame_facts *fact
 	if (message->op - requester->oldest >= requester->tail - requester->oldest)
 		return;
 	op = requester->op[message->op % SIM_RING];
+	if (op->fault && fault_async(op->fault))
+		complain(sender, facts, "a request to be refused", op->number, 0);
 	if (op->window && op->window->watched && op->window->token == op->sqe.token && op->length)
 		complain(sender, facts, "a token that is dead", op->sqe.token, 0);
 }
@@ -376,10 +430,10 @@ static void check_response(struct end *sender, const struct frame_facts *facts)
 		need(sender, facts, "the syndrome", facts->syndrome, 0x1f);
 	if (facts->opcode != 0x0e)
 		check_msn(sender, facts, number, requester->messages);
+	check_alive(sender, facts, message);
 	if (atomic)
 		return;
 	check_first(sender, facts, message);
-	check_alive(sender, facts, message);
 	last = facts->opcode == 0x0f || facts->opcode == 0x10;
 	need(sender, facts, "being the last", last, packet + 1 == message->packets);
 	if (packet == 0 && facts->opcode != 0x0d && facts->opcode != 0x10)
@@ -429,6 +483,16 @@ static void check_rnr(const struct end *sender, const struct frame_facts *facts,
 		complain(sender, facts, "the kind of the request", message->kind, KIND_SEND);
 }
 
+/* A READ whose token dies while it is answered is refused where its answer breaks off. */
+static void check_midway(const struct end *sender, const struct frame_facts *facts,
+			 const struct message *message)
+{
+	if (message->kind == KIND_READ && message->answered && !message->done &&
+	    message->asks == 1 && sender->restarts == 0)
+		need(sender, facts, "the PSN where the answer ends", facts->psn,
+		     (message->response + 1) % PSNS);
+}
+
 /* The messages before the one that it is about: just these are complete. */
 static void check_nak(struct end *sender, const struct frame_facts *facts)
 {
@@ -438,6 +502,8 @@ static void check_nak(struct end *sender, const struct frame_facts *facts)
 
 	if (number == 0 && facts->psn != requester->next_psn)
 		complain(sender, facts, "the expected PSN", facts->psn, requester->next_psn);
+	if (facts->syndrome <= 0x60)
+		sender->told_psn = facts->psn;
 	if (facts->syndrome >> 5 == 1) {
 		check_rnr(sender, facts, number);
 		check_msn(sender, facts, before, before);
@@ -449,18 +515,73 @@ static void check_nak(struct end *sender, const struct frame_facts *facts)
 		sender->gap_psn = facts->psn;
 	} else {
 		check_msn(sender, facts, before, requester->messages);
+		if (number && facts->syndrome == 0x62)
+			check_midway(sender, facts, message_at(requester, number));
 	}
+}
+
+static bool carries_data(const struct frame_facts *facts)
+{
+	return facts->opcode <= 0x0b || (facts->opcode >= 0x0d && facts->opcode <= 0x10) ||
+	       (facts->opcode >= 0x16 && facts->opcode <= 0x17);
 }
 
 /* With congestion control on, what carries data can be marked. */
 static void check_ecn(const struct end *sender, const uint8_t *frame,
 		      const struct frame_facts *facts)
 {
-	const bool data = facts->opcode <= 0x0b ||
-			  (facts->opcode >= 0x0d && facts->opcode <= 0x10) || facts->opcode >= 0x16;
-
 	need(sender, facts, "ECN", frame_ecn(frame, facts),
-	     data && sender->pair->world->config.mark ? 2 : 0);
+	     carries_data(facts) && sender->pair->world->config.mark ? 2 : 0);
+}
+
+/*
+ * The first CNP halves the rate, and nothing raises it for a while: so many bytes, and the frame
+ * that was just allowed.
+ */
+static void check_rate(struct end *sender, const struct frame_facts *facts)
+{
+	const struct world *world = sender->pair->world;
+	const uint64_t time = world->now - sender->slowed_at;
+	uint64_t most;
+
+	if (sender->slowed_at == 0 || time >= CUT_INTERVAL || sender->restarts ||
+	    !carries_data(facts))
+		return;
+	/* The time of each frame is counted in whole ns. */
+	most = world->config.line / 2 * (time + sender->slow_frames++) / 1000000000 + 64;
+	if (sender->slow_bytes > most)
+		complain(sender, facts, "the number of bytes since a CNP", sender->slow_bytes,
+			 most);
+	sender->slow_bytes += facts->icrc + 4;
+}
+
+void witness_cnp(struct end *end)
+{
+	if (end->slowed_at == 0)
+		end->slowed_at = end->pair->world->now;
+}
+
+void witness_mark(struct end *end)
+{
+	const uint64_t now = end->pair->world->now;
+
+	end->marks++;
+	if (end->cnps_due && now - end->marked_at < CNP_INTERVAL)
+		return;
+	end->cnps_due++;
+	end->marked_at = now;
+}
+
+/* One that is due while another waits for a buffer leaves with that. */
+void witness_told(const struct end *end)
+{
+	struct world *world = end->pair->world;
+	const uint32_t due = world->config.transmit_room ? end->cnps_due != 0 : end->cnps_due;
+
+	if (world->config.mark && !end->restarts && world->now - end->marked_at > SOON &&
+	    end->cnps < due)
+		sim_fail(world, "pair %u end %u: %u CNPs were due, and %u sent", end->pair->number,
+			 end->side, end->cnps_due, end->cnps);
 }
 
 /* For a mark that has come, and not more often than agreed. */
@@ -489,6 +610,7 @@ void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 	}
 	check_path(sender, frame, facts);
 	check_ecn(sender, frame, facts);
+	check_rate(sender, facts);
 	if (facts->opcode <= 0x0c || facts->opcode >= 0x13)
 		check_request(sender, frame, facts);
 	else if (facts->opcode != 0x11)
@@ -551,10 +673,50 @@ void witness_rnr(struct end *end, uint32_t psn, uint8_t code)
 	}
 	end->rnr_psn = psn;
 	end->rnrs++;
+	end->rnr_latest = now + rnr_time(code);
 	end->rnr_blind |= waits_for_answer(end, op);
 	/* One that comes while it waits, or that is late to wake, changes nothing. */
 	if (!end->rnr_blind && !end->rnr_waits) {
 		end->rnr_until = now + rnr_time(code);
 		end->rnr_waits = true;
 	}
+}
+
+/* --- NAKs for a gap -------------------------------------------------------- */
+
+/* The second without progress between them changes nothing; at a READ its answer is what counts. */
+void witness_gap(struct end *end, uint32_t psn)
+{
+	const uint32_t number = find_message(end, psn);
+	uint32_t op;
+
+	end->nak_due = 0;
+	if (number == 0 || end->gap_since || end->rnr_since)
+		return;
+	op = message_at(end, number)->op;
+	if (op - end->head >= end->tail - end->head || waits_for_answer(end, op + 1))
+		return;
+	end->nak_psn = psn;
+	end->nak_due = end->pair->world->now;
+}
+
+/* What is ahead of the PSN that is waited for is reported, long before anybody's timer does it. */
+void witness_request(struct end *end, uint32_t psn, bool kept)
+{
+	const uint32_t expected = peek_expected(&end->host->arena, end->index);
+	const uint64_t now = end->pair->world->now;
+
+	if (end->ahead_of != expected)
+		end->ahead_at = 0;
+	end->ahead_of = expected;
+	if (qp_get_state(end->host->shared, end->index) != QP_RTS || end->told_psn == expected ||
+	    !nothing_holds(end)) {
+		end->ahead_at = 0;
+		return;
+	}
+	if (end->ahead_at && now - end->ahead_at > 5 * SOON)
+		sim_fail(end->pair->world, "pair %u end %u: a gap at PSN %06x was never reported",
+			 end->pair->number, end->side, expected);
+	if (end->ahead_at == 0 && kept && (psn - expected - 1) % PSNS < PSNS / 2 - 1)
+		end->ahead_at = now;
 }

@@ -115,6 +115,12 @@ static void compare(struct world *world)
 {
 	loose_settle(world);
 	model_compare(world);
+	for (uint32_t i = 0; i < world->config.pairs; i++) {
+		if (world->pair[i].state != PAIR_ALIVE)
+			continue;
+		witness_told(&world->pair[i].end[0]);
+		witness_told(&world->pair[i].end[1]);
+	}
 	for (int i = 0; i < 2; i++) {
 		host_check_tokens(&world->host[i]);
 		for (unsigned int k = 0; k < world->host[i].workers; k++)
