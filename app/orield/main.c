@@ -12,6 +12,7 @@
 
 #include "orield/daemon.h"
 #include "orield/telemetry.h"
+#include "wire/icrc_method.h"
 
 static const char usage[] =
 	"Usage: orield --config FILE [--check] [-- EAL arguments]\n"
@@ -133,6 +134,7 @@ int main(int argc, char **argv)
 		if (daemon.config.telemetry)
 			telemetry_start(daemon.control, daemon.net, daemon.shared,
 					daemon.config.control.socket_path);
+		fprintf(stderr, "orield: ICRC by %s\n", icrc_method.name);
 		fprintf(stderr, "orield: ready, clients at %s\n",
 			daemon.config.control.socket_path);
 		control_run(daemon.control, &stop);

@@ -14,6 +14,7 @@
 #include "oriel-micro/engine.h"
 #include "oriel-micro/grace.h"
 #include "shm/spsc.h"
+#include "wire/icrc_method.h"
 
 static const char usage[] =
 	"Usage: oriel-micro [options] [BENCHMARK...]\n"
@@ -22,6 +23,8 @@ static const char usage[] =
 	"      --once N         run the one benchmark that is named N times, measure nothing:\n"
 	"                       for valgrind --tool=callgrind\n"
 	"      --grace N        N grace periods of invalidates with two busy workers, instead\n"
+	"      --icrc METHOD    fold512, fold128, isal or table (default: what orield takes here;\n"
+	"                       with --once what the processor's features promise)\n"
 	"      --list           names of all benchmarks\n"
 	"      --json           one JSON object\n"
 	"      --version, -h, --help\n";
@@ -605,6 +608,7 @@ int main(int argc, char *argv[])
 		OPTION_ROUNDS = 256,
 		OPTION_ONCE,
 		OPTION_GRACE,
+		OPTION_ICRC,
 		OPTION_LIST,
 		OPTION_JSON,
 		OPTION_VERSION
@@ -613,12 +617,14 @@ int main(int argc, char *argv[])
 						   OPTION_ROUNDS },
 						 { "once", required_argument, NULL, OPTION_ONCE },
 						 { "grace", required_argument, NULL, OPTION_GRACE },
+						 { "icrc", required_argument, NULL, OPTION_ICRC },
 						 { "list", no_argument, NULL, OPTION_LIST },
 						 { "json", no_argument, NULL, OPTION_JSON },
 						 { "version", no_argument, NULL, OPTION_VERSION },
 						 { "help", no_argument, NULL, 'h' },
 						 { 0 } };
 	unsigned long rounds = 9, once = 0, grace = 0;
+	const char *icrc = NULL;
 	bool json = false;
 	int option;
 
@@ -627,6 +633,7 @@ int main(int argc, char *argv[])
 		case OPTION_ROUNDS: rounds = strtoul(optarg, NULL, 10); break;
 		case OPTION_ONCE: once = strtoul(optarg, NULL, 10); break;
 		case OPTION_GRACE: grace = strtoul(optarg, NULL, 10); break;
+		case OPTION_ICRC: icrc = optarg; break;
 		case OPTION_JSON: json = true; break;
 		case OPTION_LIST:
 			for (size_t i = 0; i < BENCHMARKS; i++)
@@ -639,6 +646,11 @@ int main(int argc, char *argv[])
 	}
 	if (rounds < 1 || rounds > ROUNDS_MAX || (once && optind + 1 != argc)) {
 		fputs("oriel-micro: --rounds wants 1 to 101, --once one benchmark\n", stderr);
+		return 2;
+	}
+	/* What is counted shall not hang on what was measured. */
+	if ((icrc || once) && !icrc_use(icrc)) {
+		fprintf(stderr, "oriel-micro: --icrc %s: not in this processor\n", icrc);
 		return 2;
 	}
 	if (grace)

@@ -2,9 +2,7 @@
 /* The invariant CRC. */
 #include "wire/icrc.h"
 
-#include <isa-l/crc.h>
-
-#include "wire/icrc_fold.h"
+#include "wire/icrc_method.h"
 
 /* CRC of eight bytes of ones, complemented as all running values here. */
 #define CRC_OF_LRH (~0xdebb20e3u)
@@ -14,7 +12,7 @@
 
 uint32_t icrc_update(uint32_t crc, const void *data, uint32_t length)
 {
-	return crc32_gzip_refl(crc, data, length);
+	return icrc_method.update(crc, data, length);
 }
 
 uint32_t icrc_copy_update(uint32_t crc, void *destination, const void *source, uint32_t length)
@@ -55,18 +53,10 @@ uint32_t icrc_headers(const uint8_t *l3, bool is_v4)
 	return icrc_update(CRC_OF_LRH, masked, length);
 }
 
-/* --- whole packets: folded, or in parts where that is faster ------------------------------- */
+/* --- whole packets: in one pass, or in parts where that is faster --------------------------- */
 
-/* So much of a long packet is folded with its headers. */
+/* So much of a long packet goes in one pass with its headers. */
 #define LONG_HEAD 64u
-
-static icrc_fold *fold;
-static uint32_t fold_longest;
-
-static void __attribute__((constructor)) choose(void)
-{
-	fold = icrc_fold_choose(&fold_longest);
-}
 
 static uint32_t by_parts(const uint8_t *l3, bool is_v4, uint32_t length)
 {
@@ -80,11 +70,12 @@ static uint32_t by_parts(const uint8_t *l3, bool is_v4, uint32_t length)
 uint32_t icrc_packet(const uint8_t *l3, bool is_v4, uint32_t length)
 {
 	/* No good packet is something else than a multiple of 4; any may come. */
-	if (!fold || length % 4)
+	if (!icrc_method.whole || length % 4)
 		return by_parts(l3, is_v4, length);
-	if (length <= fold_longest)
-		return fold(l3, is_v4, length);
-	return icrc_update(fold(l3, is_v4, LONG_HEAD), l3 + LONG_HEAD, length - LONG_HEAD);
+	if (length <= icrc_method.longest)
+		return icrc_method.whole(l3, is_v4, length);
+	return icrc_method.update(icrc_method.whole(l3, is_v4, LONG_HEAD), l3 + LONG_HEAD,
+				  length - LONG_HEAD);
 }
 
 uint32_t icrc_compute(const struct wire_view *view)

@@ -42,15 +42,6 @@
 static __m128i powers[BLOCK / STEP][DISTANCES + LANES];
 static __m128i x64; /* both halves: what a block's lower half is worth in the upper one's place */
 
-/* Ones over the variant fields of the IP packet; what is behind has none. */
-static const uint8_t variant[2][80] = {
-	/* IPv6: class, flow label, hop limit; UDP checksum; resv8a */
-	{ [0] = 0x0f, 0xff, 0xff, 0xff, [7] = 0xff, [46] = 0xff, 0xff, [52] = 0xff },
-	/* IPv4: TOS, TTL, checksum; UDP checksum; resv8a */
-	{ [1] = 0xff, [8] = 0xff, [10] = 0xff, 0xff, [26] = 0xff, 0xff, [32] = 0xff },
-};
-#define VARIANT_END 64u
-
 /* Zeros, then ones: the last n bytes of a block from offset n. */
 static const uint8_t keep_last[2 * BLOCK] = {
 	[BLOCK] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
@@ -83,7 +74,7 @@ static void set_power(int32_t distance, uint32_t power)
 		x64 = _mm_set1_epi64x((long long)both[0]);
 }
 
-static void __attribute__((constructor)) make_powers(void)
+void icrc_fold_prepare(void)
 {
 	uint32_t power = divided_by_x(X_INVERSE, 8 * BLOCK);
 
@@ -132,7 +123,7 @@ static inline NARROW __m128i times(__m128i block, __m128i power)
 NARROW uint32_t icrc_fold_narrow(const uint8_t *l3, bool is_v4, uint32_t length)
 {
 	const __m128i *power = first_power(length);
-	const uint8_t *ones = variant[is_v4];
+	const uint8_t *ones = icrc_variant[is_v4];
 	const uint8_t *end = l3 + length, *at = l3 + 2 * BLOCK;
 	__m128i sum, block;
 
@@ -142,7 +133,7 @@ NARROW uint32_t icrc_fold_narrow(const uint8_t *l3, bool is_v4, uint32_t length)
 	block = _mm_or_si128(load(l3 + BLOCK), load(ones + BLOCK));
 	sum = _mm_xor_si128(sum, times(block, power[1]));
 	power += 2;
-	for (; at + BLOCK <= end && at < l3 + VARIANT_END; at += BLOCK) {
+	for (; at + BLOCK <= end && at < l3 + ICRC_VARIANT_END; at += BLOCK) {
 		block = _mm_or_si128(load(at), load(ones + (at - l3)));
 		sum = _mm_xor_si128(sum, times(block, *power++));
 	}
@@ -150,7 +141,7 @@ NARROW uint32_t icrc_fold_narrow(const uint8_t *l3, bool is_v4, uint32_t length)
 		sum = _mm_xor_si128(sum, times(load(at), *power++));
 	if (at < end) {
 		block = load(end - BLOCK);
-		if (at < l3 + VARIANT_END)
+		if (at < l3 + ICRC_VARIANT_END)
 			block = _mm_or_si128(block, load(ones + length - BLOCK));
 		block = _mm_and_si128(block, load(keep_last + length % BLOCK));
 		sum = _mm_xor_si128(sum, times(block, *first_power(BLOCK)));
@@ -187,7 +178,7 @@ WIDE uint32_t icrc_fold_wide(const uint8_t *l3, bool is_v4, uint32_t length)
 	__m512i blocks, sum;
 	__m256i half;
 
-	blocks = _mm512_or_si512(load_blocks(l3, end), _mm512_loadu_si512(variant[is_v4]));
+	blocks = _mm512_or_si512(load_blocks(l3, end), _mm512_loadu_si512(icrc_variant[is_v4]));
 	blocks = _mm512_xor_si512(blocks, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)STATE)));
 	sum = add_times(_mm512_setzero_si512(), blocks, load_powers(power));
 	for (; at < end; at += 64) {
@@ -199,29 +190,10 @@ WIDE uint32_t icrc_fold_wide(const uint8_t *l3, bool is_v4, uint32_t length)
 		_mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
 }
 
-/* --- choice --------------------------------------------------------------------------------- */
-
-/* One block at a time is as fast as the loop for long buffers up to here. */
-#define NARROW_PAYS 288u
-
-icrc_fold *icrc_fold_choose(uint32_t *longest)
-{
-	*longest = ICRC_FOLD_MAX;
-	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-	    __builtin_cpu_supports("vpclmulqdq"))
-		return icrc_fold_wide;
-	*longest = NARROW_PAYS;
-	if (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
-		return icrc_fold_narrow;
-	return 0;
-}
-
 #else
 
-icrc_fold *icrc_fold_choose(uint32_t *longest)
+void icrc_fold_prepare(void)
 {
-	*longest = 0;
-	return 0;
 }
 
 #endif

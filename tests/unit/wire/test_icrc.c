@@ -6,6 +6,7 @@
 #include "frames.h"
 #include "wire/icrc.h"
 #include "wire/icrc_fold.h"
+#include "wire/icrc_table.h"
 
 #define VECTORS          56u
 #define ROCE_IN_CAPTURES 367u
@@ -263,7 +264,7 @@ static const uint8_t *noise_packet(bool v4, uint32_t length)
 	return frame_guarded(bytes, length);
 }
 
-static void same_as_by_parts(icrc_fold *fold, const char *name)
+static void same_as_by_parts(icrc_whole *whole, const char *name)
 {
 	for (int v4 = 0; v4 < 2; v4++) {
 		const uint32_t head = v4 ? 40 : 60;
@@ -273,42 +274,61 @@ static void same_as_by_parts(icrc_fold *fold, const char *name)
 			const uint32_t crc =
 				icrc_update(icrc_headers(l3, v4), l3 + head, length - head);
 
-			cr_expect_eq(fold(l3, v4, length), crc, "%s: IPv%c, %u bytes", name,
+			cr_expect_eq(whole(l3, v4, length), crc, "%s: IPv%c, %u bytes", name,
 				     v4 ? '4' : '6', length);
 		}
 	}
 }
 
-Test(wire_icrc, fold_is_headers_and_update_at_every_length)
+Test(wire_icrc, fold_and_table_are_headers_and_update_at_every_length)
 {
-	uint32_t longest;
-
+	cr_assert(icrc_use("isal"));
 #if defined(__x86_64__)
 	if (__builtin_cpu_supports("pclmul"))
 		same_as_by_parts(icrc_fold_narrow, "narrow");
 	if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("vpclmulqdq"))
 		same_as_by_parts(icrc_fold_wide, "wide");
 #endif
-	if (icrc_fold_choose(&longest))
-		same_as_by_parts(icrc_fold_choose(&longest), "chosen");
+	same_as_by_parts(icrc_table_whole, "table");
 }
 
-/* Short ones folded, long ones in two parts, odd ones by tables: one and the same CRC. */
-Test(wire_icrc, packet_is_headers_and_update_at_every_length)
+/* Short ones in one pass, long ones in two parts, odd ones by parts: one and the same CRC. */
+static void packets_are_headers_and_update(const uint8_t bytes[4200])
 {
-	static uint8_t bytes[4200];
-
-	for (uint32_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)(i * 11 + (i >> 8));
 	for (int v4 = 0; v4 < 2; v4++) {
 		const uint32_t head = v4 ? 40 : 60;
 
-		for (uint32_t length = head; length < sizeof(bytes) - 2; length++) {
+		for (uint32_t length = head; length < 4200 - 2; length++) {
 			const uint8_t *l3 = bytes + length % 3;
 
 			cr_expect_eq(icrc_packet(l3, v4, length),
 				     icrc_update(icrc_headers(l3, v4), l3 + head, length - head),
-				     "IPv%c, %u bytes", v4 ? '4' : '6', length);
+				     "%s: IPv%c, %u bytes", icrc_method.name, v4 ? '4' : '6',
+				     length);
 		}
 	}
+}
+
+/* Whichever method a machine finds fast, its packets are those of any other. */
+Test(wire_icrc, methods_agree_at_every_length)
+{
+	static uint8_t bytes[4200];
+	const struct icrc_method *methods[ICRC_METHODS];
+	unsigned int count = icrc_methods(methods);
+
+	for (uint32_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 11 + (i >> 8));
+	for (unsigned int i = 0; i < count; i++) {
+		cr_assert(icrc_use(methods[i]->name));
+		cr_expect_str_eq(icrc_method.name, methods[i]->name);
+		packets_are_headers_and_update(bytes);
+		for (uint32_t length = 0; length < 4200; length++)
+			cr_expect_eq(icrc_update(7, bytes, length),
+				     icrc_table_update(7, bytes, length), "%s: %u bytes",
+				     methods[i]->name, length);
+	}
+	cr_expect(icrc_use(NULL));
+	cr_expect_str_eq(icrc_method.name, methods[0]->name, "what the features promise");
+	cr_expect_not(icrc_use("abacus"));
+	cr_expect_str_eq(icrc_method.name, methods[0]->name);
 }

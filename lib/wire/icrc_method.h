@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How a CRC can be made: what each method brings, and the one in use. */
+#ifndef WIRE_ICRC_METHOD_H
+#define WIRE_ICRC_METHOD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * What icrc_headers() and icrc_update() give for the IP packet at l3 of `length` bytes without its
+ * ICRC: at least the headers up to the BTH, a multiple of 4.
+ */
+typedef uint32_t icrc_whole(const uint8_t *l3, bool is_v4, uint32_t length);
+
+struct icrc_method {
+	const char *name;  /* as icrc_use() takes it */
+	icrc_whole *whole; /* NULL: headers and the rest in two parts */
+	uint32_t longest;  /* packet that `whole` takes, in bytes; or for which it pays */
+	uint32_t (*update)(uint32_t crc, const uint8_t *data, uint64_t length);
+};
+
+/* The one in use; never changes while packets pass. */
+extern struct icrc_method icrc_method __attribute__((visibility("hidden")));
+
+#define ICRC_METHODS 4u
+
+/*
+ * Those that this processor can run, by what its features promise: the best first. Returns how
+ * many.
+ */
+unsigned int icrc_methods(const struct icrc_method *methods[ICRC_METHODS]);
+
+/*
+ * A program starts with the one that was seen to be the fastest. To have another, before packets
+ * pass; NULL: the one that the processor's features promise, so that the choice is always the same.
+ * False: no such method, or not for this processor.
+ */
+bool icrc_use(const char *name);
+
+/* Ones over the variant fields of an IP packet, by is_v4; what is behind has none. */
+#define ICRC_VARIANT_END 64u
+extern const uint8_t icrc_variant[2][80];
+
+#endif
