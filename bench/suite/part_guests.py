@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""P8: two like guests on a bridge, one served by rdma_rxe, one by orield; a native generator."""
+"""P8: two like guests, one served by rdma_rxe, one by orield; a native generator.
+
+Their virtio device leads to a vhost-user socket that the generator serves: no kernel, no bridge and no
+thread of QEMU handles a frame, so the link is the limit of neither.
+"""
 import contextlib
 import os
 import re
@@ -7,9 +11,9 @@ import shutil
 import signal
 import subprocess
 
-from .link import checked, rate
+from .link import PAGES_EACH, checked, rate
 from .samples import Measure, Part
-from .world import Failed, run, run_json
+from .world import WORK, Failed, huge_pages, run, run_json
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HARNESS = f"{HERE}/../../tests/interop/rxe-guest"
@@ -85,11 +89,12 @@ class GuestsPart(Part):
         self.running = []
         if os.environ.get(REASON):
             raise Failed(os.environ[REASON])
-        bridge()
         for name in ["rxe", "oriel"] + ([] if world.quick else ["client"]):
-            self.boot(name)
-            self.serve(name)
+            with self.wire(name):
+                self.boot(name)
+                self.serve(name)
             os.kill(self.pid(name), signal.SIGSTOP)
+
     def measures(self):
         every = [Measure(f"guest_{name}", self.keys, lambda name=name: self.flood(name))
                  for name in ("rxe", "oriel")]
@@ -110,13 +115,13 @@ class GuestsPart(Part):
 
     def command(self, name, *more):
         world = self.world
-        return [world.program("oriel-flood"), "-d", "net_af_packet0,iface=generator", "--ip",
-                f"{GENERATOR}/24", "--target", ADDRESS[name], "--cpu", str(world.cores.generator),
-                "-W", "0.3", "-D", str(max(1.0, world.seconds)), "--json", *more]
+        return [world.program("oriel-flood"), "-d", vhost(0, name), "--ip", f"{GENERATOR}/24",
+                "--target", ADDRESS[name], "--cpu", str(world.cores.generator), "-W", "0.3", "-D",
+                str(max(1.0, world.seconds)), "--json", *more]
 
     def client(self, name):
         """MiB a second of a stock client in a third guest."""
-        with self.awake(name, "client"):
+        with self.wire(name, "client"), self.awake(name, "client"):
             said = self.guest("client", f"export-client -a {ADDRESS[name]} -p 7471 stream 4", 60)
         found = re.search(r"WRITE ([\d.]+).*READ ([\d.]+)", said)
         if not found:
@@ -126,11 +131,10 @@ class GuestsPart(Part):
     # --- guests ---
 
     def boot(self, name):
-        run(["ip", "tuntap", "add", f"tap-{name}", "mode", "tap"])
-        run(["ip", "link", "set", f"tap-{name}", "master", "bridge", "up"])
-        run([HARNESS, "start", name, "--net", f"tap:tap-{name}", "--ip", f"{GUESTS[name]}/24",
-             "--mem", "900"], core=self.world.cores.worker if name != "client" else
-            self.world.cores.generator, timeout=150, environment={"ORIEL_GUEST_DIR": STATE})
+        core = self.world.cores.generator if name == "client" else self.world.cores.worker
+        run([HARNESS, "start", name, "--net", f"vhost:{socket_of(name)}", "--ip",
+             f"{GUESTS[name]}/24", "--mem", "900"], core=core, timeout=150,
+            environment={"ORIEL_GUEST_DIR": STATE})
         self.running.append(name)
 
     def serve(self, name):
@@ -150,6 +154,28 @@ class GuestsPart(Part):
     def guest(self, name, line, timeout=60):
         return run([HARNESS, "exec", "--timeout", str(timeout), name, line], timeout=timeout + 20,
                    environment={"ORIEL_GUEST_DIR": STATE})
+
+    @contextlib.contextmanager
+    def wire(self, *names):
+        """Serves the sockets of guests, and takes frames from one to the other."""
+        world = self.world
+        memory = ["--in-memory", "-m", "64"] if huge_pages() >= PAGES_EACH else ["--no-huge", "-m",
+                                                                                "128"]
+        devices = [f"--vdev={vhost(i, name)}" for i, name in enumerate(names)]
+        server = world.serve(
+            f"wire-{'-'.join(names)}",
+            ["dpdk-testpmd", "--lcores", f"0@{world.cores.control},1@{world.cores.generator}",
+             "--file-prefix", "wire", "--no-pci", *memory, *devices, "--",
+             "--total-num-mbufs=8192", "--no-mlockall", "--stats-period=1", "--auto-start",
+             f"--forward-mode={'io' if len(names) > 1 else 'rxonly'}"], None,
+            "start packet forwarding")
+        try:
+            yield
+        finally:
+            world.stop(server)
+            for name in names:  # it had no time to
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(socket_of(name))
 
     def pid(self, name):
         with open(f"{STATE}/guest-{name}.pid", encoding="ascii") as file:
@@ -183,14 +209,12 @@ def escaped(text):
     return text.replace("\n", "\\n")
 
 
-def bridge():
-    for name in ("bridge", "generator", "generator-peer"):
-        subprocess.run(["ip", "link", "del", name], capture_output=True, check=False)
-    run(["ip", "link", "add", "bridge", "type", "bridge"])
-    run(["ip", "link", "add", "generator", "type", "veth", "peer", "name", "generator-peer"])
-    run(["ip", "link", "set", "generator", "arp", "off", "up"])
-    run(["ip", "link", "set", "generator-peer", "master", "bridge", "up"])
-    run(["ip", "link", "set", "bridge", "up"])
+def socket_of(name):
+    return f"{WORK}/{name}.vhost"
+
+
+def vhost(number, name):
+    return f"net_vhost{number},iface={socket_of(name)}"
 
 
 __all__ = ["GuestsPart", "REASON", "build_image"]
