@@ -133,8 +133,8 @@ class GuestsPart(Part):
     def boot(self, name):
         core = self.world.cores.generator if name == "client" else self.world.cores.worker
         run([HARNESS, "start", name, "--net", f"vhost:{socket_of(name)}", "--ip",
-             f"{GUESTS[name]}/24", "--mem", "900"], core=core, timeout=150,
-            environment={"ORIEL_GUEST_DIR": STATE})
+             f"{GUESTS[name]}/24", "--mem", "900", "--boot-timeout", "240"], core=core,
+            timeout=270, environment={"ORIEL_GUEST_DIR": STATE})
         self.running.append(name)
 
     def serve(self, name):
