@@ -225,9 +225,11 @@ void connection_prepared(struct control *control, struct object *connector, int 
 
 /* --- active ------------------------------------------------------------------------------- */
 
-/* Everything is known: REQ or SIDR_REQ goes out. */
-static int connection_request(struct control *control, struct object *connector,
-			      const struct qp_path *path)
+/*
+ * Everything is known: REQ or SIDR_REQ goes out. Its address has no MAC: each repetition goes to
+ * whoever is the next hop by then, for it may be for lack of the right one that nobody answers.
+ */
+static int connection_request(struct control *control, struct object *connector)
 {
 	struct connector *c = &connector->connector;
 	int port = net_find_address(control->net, c->local.gid);
@@ -256,7 +258,6 @@ static int connection_request(struct control *control, struct object *connector,
 	parameters.flow_label = c->flow_label;
 	memcpy(address.local_gid, c->local.gid, 16);
 	memcpy(address.remote_gid, c->remote.gid, 16);
-	memcpy(address.remote_mac, path->remote_mac, 6);
 	memcpy(parameters.private_data, c->private_data, SHM_PRIVATE_DATA);
 	error = cm_connect(control->cm, c->datagram ? CM_PS_UDP : CM_PS_TCP, &address, &parameters,
 			   object_index(control, connector), &c->connection, control->now);
@@ -297,7 +298,7 @@ int32_t connection_resolve(struct control *control, struct object *connector)
 		c->state = CONNECTOR_FAILED;
 	}
 	if (!error)
-		error = connection_request(control, connector, &path);
+		error = connection_request(control, connector);
 	if (!error)
 		return NT_PENDING;
 	c->state = CONNECTOR_FAILED;

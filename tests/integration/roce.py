@@ -387,6 +387,13 @@ class Peer:
         self.send(bth(UD_SEND_ONLY, 1, 0, pkey=pkey) + deth(qkey, 1)
                   + (header + body).ljust(256, b"\0"), **options)
 
+    def announce(self):
+        """Gratuitous ARP, as request and as answer."""
+        for operation in (1, 2):
+            body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, operation)
+            body += mac_bytes(self.mac) + packed(self.ip) + bytes(6) + packed(self.ip)
+            self.wire.send(BROADCAST_MAC + mac_bytes(self.mac) + b"\x08\x06" + body)
+
     def ask_sidr(self, patience=None):
         """A question that the connection manager answers at once, without any state; with a
         patience of its own None when no answer comes."""

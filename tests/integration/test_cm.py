@@ -202,6 +202,24 @@ def own_request(memory):
     expect(program.wait() > 0 and "no such export" in program.log(), program.log())
 
 
+@case("B83: a REQ that is repeated goes to the MAC that its peer has by then", slow=True)
+def repeated_request(memory):
+    peer = Stage.wire.peer()
+    program = perf(peer, 7999)
+    first = incoming()
+    Stage.wire.mads.remove(first)
+    expect_equal(first.packet.destination_mac, roce.mac_bytes(peer.mac), "where the REQ goes")
+    peer.mac = "02:00:00:00:99:01"
+    peer.announce()
+    again = incoming()
+    Stage.wire.mads.remove(again)
+    expect_equal(again.raw, first.raw, "the REQ once more")
+    expect_equal(again.packet.destination_mac, roce.mac_bytes(peer.mac), "where it goes now")
+    answer = struct.pack("!II", 0x777, first.local_id) + bytes([0, 0, 0, REJ_CONSUMER])
+    peer.send_mad(REJ, answer.ljust(84, b"\0") + struct.pack("!II", REFUSAL, 2), first.tid)
+    expect(program.wait() > 0 and "no such export" in program.log(), program.log())
+
+
 @case("a peer that does not exist: the program hears of it, nothing is left")
 def absent_peer(memory):
     class Absent:

@@ -3,13 +3,12 @@
 none, and what a daemon may not have."""
 import os
 import signal
-import struct
 import subprocess
 
 import rig
 import roce
 from rig import expect, expect_equal, test, until
-from roce import BROADCAST_MAC, READ_REQUEST, WRITE_ONLY, bth, mac_bytes, packed, reth
+from roce import READ_REQUEST, WRITE_ONLY, bth, mac_bytes, reth
 
 EXPORT = "[export a]\nlisten = {listen}\nsize = 64K\naccess = read,write,atomic\n"
 
@@ -71,14 +70,6 @@ def one_family():
 # --- MACs ---------------------------------------------------------------------------------------
 
 
-def announce(peer):
-    """Gratuitous ARP, as request and as answer."""
-    for operation in (1, 2):
-        body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, operation)
-        body += mac_bytes(peer.mac) + packed(peer.ip) + bytes(6) + packed(peer.ip)
-        peer.wire.send(BROADCAST_MAC + mac_bytes(peer.mac) + b"\x08\x06" + body)
-
-
 @test("B83: a peer whose MAC changes again and again: only whole MACs that it has had are used")
 def moving_mac():
     daemon, target, wire = stage("m", "10.72.0.1/16", "10.72.0.1:7471", ip4="10.72.0.1")
@@ -87,7 +78,7 @@ def moving_mac():
     for number in range(10 if rig.QUICK else 40):
         peer.mac = f"02:00:00:{number % 2:02x}:{os.urandom(1)[0]:02x}:{number:02x}"
         macs.add(mac_bytes(peer.mac))
-        announce(peer)
+        peer.announce()
         c = roce.Connection(peer, 7471)
         got = c.write(0, b"moving")
         expect_equal(got.destination_mac, mac_bytes(peer.mac), "where a new connection sends")

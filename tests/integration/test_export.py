@@ -47,7 +47,7 @@ def steady(daemon, *arguments, port=7471):
 def once(daemon, *arguments, port=7471):
     """A client that must succeed."""
     process = steady(daemon, *arguments, port=port)
-    expect_equal(process.wait(60), 0, f"steady {arguments}: {process.log()}")
+    expect_equal(process.wait(120), 0, f"steady {arguments}: {process.log()}")
 
 
 def perf(daemon, *arguments, port=7471):
@@ -335,7 +335,7 @@ def link_down():
     some[0].kill()
     stop(target)
     for process in some[1:]:
-        expect(process.wait(60) > 0, "a client whose link is gone")
+        expect(process.wait(120) > 0, "a client whose link is gone")
     until(lambda: a.counts()["qps"] == 0 and b.counts()["qps"] == 0, "all freed", patience=60)
     subprocess.run(["ip", "link", "set", "d3", "up"], check=True)
     target = Target("target", a, EXPORT)

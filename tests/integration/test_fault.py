@@ -91,7 +91,7 @@ def dead():
     watcher = steady(client, "loop")
     watcher.wait_log("round")
     expect_equal(control(server, "fault", "link", "loss=100%").returncode, 0, "loss=100%")
-    expect(watcher.wait(60) > 0, "traffic over a dead link must fail")
+    expect(watcher.wait(120) > 0, "traffic over a dead link must fail")
     expect(counts(server, "rx")["lost"] > 0, "frames were lost")
     expect_equal(control(server, "fault", "link", "off").returncode, 0, "off")
     traffic = steady(client, "fill", "5")

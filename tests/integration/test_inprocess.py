@@ -93,7 +93,7 @@ def completions():
 @test("in-process: adapters one behind the other in one process, each with data compared")
 def again():
     process = steady("again")
-    expect_equal(process.wait(60), 0, process.log())
+    expect_equal(process.wait(120), 0, process.log())
     expect_equal(process.log().count("verified 262144 bytes"), 3, process.log())
     World.daemon.expect_counts(World.baseline)
 
@@ -115,7 +115,7 @@ def perf():
         "taskset", "-c", str(rig.cpu(1)), rig.program("oriel-perf"), "--in-process",
         config(more="workers = 999\ncontrol-core = 998\nidle = busy"), "--export", "10.66.0.1:7471",
         "--verify", "-n", "2000", "-s", "4096", "write"])
-    expect_equal(process.wait(60), 0, process.log())
+    expect_equal(process.wait(120), 0, process.log())
     InProcess.socket = PREFIX + config()
 
 
@@ -143,10 +143,10 @@ def target():
     own = Target("own", InProcess, EXPORT.format(2))
     process = Process("steady", [rig.program("steady"), "10.66.0.2", "7471", "10.66.0.1", "fill",
                                  "7"], environment={"ORIEL_SOCKET": World.daemon.socket})
-    expect_equal(process.wait(60), 0, process.log())
+    expect_equal(process.wait(120), 0, process.log())
     process = Process("steady", [rig.program("steady"), "10.66.0.2", "7471", "10.66.0.1", "verify",
                                  "7"], environment={"ORIEL_SOCKET": World.daemon.socket})
-    expect_equal(process.wait(60), 0, process.log())
+    expect_equal(process.wait(120), 0, process.log())
     expect_equal(own.stop(), 0, own.log())
     World.daemon.expect_counts(World.baseline)
 
@@ -224,7 +224,7 @@ def killed():
     expect_equal(sorted(os.listdir("/run")), before, "/run")
     # The port is there for the next one; the peer's daemon gives up what the dead one had.
     process = steady("again")
-    expect_equal(process.wait(60), 0, process.log())
+    expect_equal(process.wait(120), 0, process.log())
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ def memif_server_returns():
         rig.until(lambda: link.b.port()["link"] == "up", "the link comes up again")
         rig.until(lambda: link.a.counts()["listeners"] == 1, "the target serves again")
         # Until the control core has looked at the link, nobody may be known there.
-        rig.until(lambda: link.steady().wait(60) == 0, "traffic goes over the link again")
+        rig.until(lambda: link.steady().wait(120) == 0, "traffic goes over the link again")
     link.carries(1024)
     log = link.b.log()
     expect("memif" not in log.lower(), f"the driver's complaints are no news: {log}")
@@ -236,10 +236,10 @@ def interface_goes():
         subprocess.run(["ip", "link", "set", name, "down"], check=True)
         traffic = link.steady()
         subprocess.run(["ip", "link", "set", name, "up"], check=True)
-        traffic.wait(60)
+        traffic.wait(120)
         link.carries(1024)
     remove("d0")
-    expect(link.steady().wait(60) > 0, "traffic over a link that is gone must fail")
+    expect(link.steady().wait(120) > 0, "traffic over a link that is gone must fail")
     expect(link.a.alive() and link.b.alive(), "the daemons live")
     link.a.ask()
     link.stop()
@@ -352,7 +352,7 @@ def vlan():
     for left, right in ((100, 101), (100, 0), (0, 100)):
         link = Link(("net_af_packet0,iface=d0", "net_af_packet0,iface=d1"), f"vlan = {left}",
                     f"vlan = {right}")
-        expect(link.steady().wait(60) > 0, f"VLAN {right} reached VLAN {left}")
+        expect(link.steady().wait(120) > 0, f"VLAN {right} reached VLAN {left}")
         expect(link.a.verdicts()["wrong_vlan"] > 0, "counted as of another VLAN")
         link.stop()
     remove("d0")
