@@ -71,7 +71,7 @@ static bool bind_again(struct engine *engine, const struct accessor *who, uint32
 					.address = ENGINE_BASE,
 					.length = 4096 };
 
-	request.token = token_recycle(engine->memory, slot);
+	request.token = token_recycle(engine->memory, 0, slot);
 	if (request.token == 0 &&
 	    token_reserve(engine->memory, ENGINE_SESSION, 1, &request.token) != 1)
 		return false;

@@ -145,7 +145,7 @@ static void run_qp_find(struct bench *bench, uint64_t times)
 	struct engine *e = bench->engine;
 
 	for (uint64_t i = 0; i < times; i++)
-		bench->sum += qp_find(e->shared, e->qpn[bench->order[i % (FRAMES * 64)]]);
+		bench->sum += transport_find(e->worker, e->qpn[bench->order[i % (FRAMES * 64)]]);
 }
 
 /* --- windows ---------------------------------------------------------------------------------- */
@@ -169,7 +169,7 @@ static void run_bind(struct bench *bench, uint64_t times)
 			abort();
 		while (grace && !memory_grace_done(e->memory, grace))
 			memory_quiescent(e->memory, 0);
-		request.token = token_recycle(e->memory, slot);
+		request.token = token_recycle(e->memory, 0, slot);
 		while (request.token == 0)
 			if (token_reserve(e->memory, ENGINE_SESSION, 1, &request.token) != 1)
 				abort();
@@ -315,11 +315,11 @@ static void run_packet(struct bench *bench, uint64_t times)
 			choose_windows(bench, view, i);
 		for (unsigned int k = 0; k < 32; k++)
 			view[k].qpn = e->qpn[queue_pair_of(bench, i + k)];
-		many_tokens = transport_look_up(e->shared, view, place, 32);
+		many_tokens = transport_look_up(e->worker, view, place, 32);
 		for (unsigned int k = 0; k < 32; k++)
 			bench->sum += icrc_verify(&view[k]);
 		if (many_tokens)
-			transport_fetch_targets(e->shared, view, 32);
+			transport_fetch_targets(e->worker, view, 32);
 		for (unsigned int k = 0; k < 32; k++) {
 			uint32_t qp = queue_pair_of(bench, i + k);
 

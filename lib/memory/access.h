@@ -42,7 +42,7 @@ static ALWAYS_INLINE enum access_reason access_check(const struct memory *memory
 						     uint64_t address, uint64_t length,
 						     uint32_t rights, struct access *access)
 {
-	const uint32_t index = token_slot_index(memory, token);
+	const uint32_t index = token_slot_index(memory, who->worker, token);
 	const struct token_slot *slot = &memory->slots[index];
 	const struct mapping *mapping;
 	enum access_reason reason;

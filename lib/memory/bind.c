@@ -120,7 +120,7 @@ static enum access_reason check_token(const struct memory *memory, const struct 
 {
 	const struct token_slot *slot;
 
-	*index = token_slot_index(memory, token);
+	*index = token_slot_index(memory, who->worker, token);
 	slot = &memory->slots[*index];
 	if (*index == 0 || __atomic_load_n(&slot->meta, __ATOMIC_ACQUIRE) !=
 				   token_meta(token, TOKEN_RESERVED, TOKEN_KIND_NONE, 0, 0))
@@ -178,7 +178,7 @@ enum access_reason token_invalidate(struct memory *memory, const struct accessor
 				    uint32_t token, bool remote, uint32_t *slot_index,
 				    uint64_t *grace)
 {
-	const uint32_t index = token_slot_index(memory, token);
+	const uint32_t index = token_slot_index(memory, who->worker, token);
 	struct token_slot *slot = &memory->slots[index];
 	enum access_reason reason;
 	uint64_t meta;
@@ -238,7 +238,7 @@ bool window_unbind(struct memory *memory, uint32_t window, uint32_t slot)
 	return true;
 }
 
-uint32_t token_recycle(struct memory *memory, uint32_t index)
+uint32_t token_recycle(struct memory *memory, unsigned int worker, uint32_t index)
 {
 	struct token_slot *slot = &memory->slots[index];
 	const uint64_t meta = __atomic_load_n(&slot->meta, __ATOMIC_ACQUIRE);
@@ -252,8 +252,8 @@ uint32_t token_recycle(struct memory *memory, uint32_t index)
 	}
 	/* The window may be gone and even reused by now: it then names another slot. */
 	window_unbind(memory, slot->window, index);
-	token = token_next(memory, index);
-	if ((token_decrypt(memory, token) / (memory->slot_mask + 1)) % memory->lease == 0) {
+	token = token_next(memory, worker, index);
+	if ((token_decrypt(memory, worker, token) / (memory->slot_mask + 1)) % memory->lease == 0) {
 		token_retire(memory, index);
 		return 0;
 	}

@@ -7,15 +7,15 @@
 
 #include "memory/memory_private.h"
 
-int grace_create(struct memory *memory, unsigned int readers)
+int grace_create(struct memory *memory)
 {
+	const unsigned int readers = memory->readers;
 	size_t size = rte_rcu_qsbr_get_memsize(readers);
 
 	memory->qsbr = aligned_alloc(RTE_CACHE_LINE_SIZE, RTE_ALIGN(size, RTE_CACHE_LINE_SIZE));
 	if (memory->qsbr == NULL)
 		return -ENOMEM;
 	rte_rcu_qsbr_init(memory->qsbr, readers);
-	memory->readers = readers;
 	/* All at once, so that nobody changes the set while another looks at it. */
 	for (unsigned int i = 0; i < readers; i++)
 		rte_rcu_qsbr_thread_register(memory->qsbr, i);

@@ -140,13 +140,14 @@ int memory_create(struct memory **result, struct arena *arena, unsigned int read
 		rc = -ENOMEM;
 		goto free_memory;
 	}
-	memory->token_cache = calloc(TOKEN_CACHE, sizeof(*memory->token_cache));
+	memory->readers = readers;
+	memory->token_cache = calloc(readers + 1, TOKEN_CACHE * sizeof(*memory->token_cache));
 	if (memory->token_cache == NULL) {
 		rc = -ENOMEM;
 		goto free_mappings;
 	}
-	memory->privileged_token = token_next(memory, 0);
-	rc = grace_create(memory, readers);
+	memory->privileged_token = token_next(memory, readers, 0);
+	rc = grace_create(memory);
 	if (rc)
 		goto free_cache;
 	if (token_watermark(memory) == 0)

@@ -141,11 +141,12 @@ enum access_reason {
 
 const char *access_reason_name(enum access_reason reason);
 
-/* Who asks: the queue pair that a packet or a work request belongs to. */
+/* Who asks: the queue pair that a packet or a work request belongs to, and its worker. */
 struct accessor {
 	uint32_t pd;
 	uint32_t qpn;
 	uint32_t session;
+	uint32_t worker; /* number as a reader */
 };
 
 struct memory; /* a process's view: arena, mappings, QSBR */
@@ -209,14 +210,15 @@ uint32_t memory_privileged_token(const struct memory *memory);
  * those used lately.
  */
 #define MEMORY_PREFETCH 32u
-unsigned int memory_prefetch(const struct memory *memory, const uint32_t token[],
-			     unsigned int count);
+unsigned int memory_prefetch(const struct memory *memory, unsigned int worker,
+			     const uint32_t token[], unsigned int count);
 
 /*
  * Later, when that has come: the first of the bytes that such an access will reach. False: the
  * token reaches none at that address, and nothing is fetched.
  */
-bool memory_prefetch_bytes(const struct memory *memory, uint32_t token, uint64_t address);
+bool memory_prefetch_bytes(const struct memory *memory, unsigned int worker, uint32_t token,
+			   uint64_t address);
 
 /* --- in a worker's send queue ------------------------------------------------- */
 
@@ -252,7 +254,7 @@ enum access_reason token_invalidate(struct memory *memory, const struct accessor
  * of a window now and then leaves its session (the stock is refilled by token_reserve()),
  * and a fast-register region keeps its token and may now be registered again.
  */
-uint32_t token_recycle(struct memory *memory, uint32_t slot);
+uint32_t token_recycle(struct memory *memory, unsigned int worker, uint32_t slot);
 /* The token that it returned finds no room in the stock: the slot is free for anybody. */
 void token_give_up(struct memory *memory, uint32_t slot);
 

@@ -35,7 +35,7 @@ struct memory {
 	/* Read per packet. */
 	struct token_slot *slots;
 	struct mapping *mappings; /* by segment */
-	uint64_t *token_cache;    /* of decryptions, see token_decrypt() */
+	uint64_t *token_cache;    /* of decryptions, one of each worker, see token_decrypt() */
 	uint32_t slot_mask;
 	uint16_t key[PERM_ROUNDS];
 	uint32_t privileged_token;
@@ -121,32 +121,43 @@ static inline uint32_t token_watermark(const struct memory *memory)
 
 /*
  * Decrypting is a chain of some 200 cycles, most of what a small packet costs; a cache
- * takes it off the path of tokens in use. An entry is one word, token above result, so
- * that any thread may read and replace it, and it is true for ever.
+ * takes it off the path of tokens in use. An entry is one word, token above result, and true for
+ * ever. Each worker has its own, and the control thread the one behind theirs, so that no line goes
+ * from one to the other; where a thread asks in another's name it does no harm.
  */
-static inline uint32_t token_decrypt(const struct memory *memory, uint32_t token)
+static inline uint64_t *token_cached(const struct memory *memory, unsigned int worker,
+				     uint32_t token)
 {
-	uint64_t *entry = &memory->token_cache[token % TOKEN_CACHE];
-	uint64_t cached = __atomic_load_n(entry, __ATOMIC_RELAXED);
-
-	if (__builtin_expect(cached >> 32 != token, 0)) {
-		cached = (uint64_t)token << 32 | perm32_decrypt(memory->key, token);
-		__atomic_store_n(entry, cached, __ATOMIC_RELAXED);
-	}
-	return (uint32_t)cached;
+	return &memory->token_cache[(uint64_t)worker * TOKEN_CACHE + token % TOKEN_CACHE];
 }
 
 /* What a fresh token decrypts to is known before anybody asks. */
-static inline void token_remember(const struct memory *memory, uint32_t token, uint32_t counter)
+static inline void token_remember(const struct memory *memory, unsigned int worker, uint32_t token,
+				  uint32_t counter)
 {
-	__atomic_store_n(&memory->token_cache[token % TOKEN_CACHE], (uint64_t)token << 32 | counter,
+	__atomic_store_n(token_cached(memory, worker, token), (uint64_t)token << 32 | counter,
 			 __ATOMIC_RELAXED);
 }
 
-/* The slot that a token names, or 0. Says nothing about whether it is that token's now. */
-static inline uint32_t token_slot_index(const struct memory *memory, uint32_t token)
+static inline uint32_t token_decrypt(const struct memory *memory, unsigned int worker,
+				     uint32_t token)
 {
-	uint32_t index = token_decrypt(memory, token) & memory->slot_mask;
+	const uint64_t cached =
+		__atomic_load_n(token_cached(memory, worker, token), __ATOMIC_RELAXED);
+	uint32_t counter = (uint32_t)cached;
+
+	if (__builtin_expect(cached >> 32 != token, 0)) {
+		counter = perm32_decrypt(memory->key, token);
+		token_remember(memory, worker, token, counter);
+	}
+	return counter;
+}
+
+/* The slot that a token names, or 0. Says nothing about whether it is that token's now. */
+static inline uint32_t token_slot_index(const struct memory *memory, unsigned int worker,
+					uint32_t token)
+{
+	uint32_t index = token_decrypt(memory, worker, token) & memory->slot_mask;
 
 	return token != 0 && index < token_watermark(memory) ? index : 0;
 }
@@ -154,7 +165,7 @@ static inline uint32_t token_slot_index(const struct memory *memory, uint32_t to
 /* --- token.c ------------------------------------------------------------------------ */
 
 /* The token that follows the one in this slot's word; never 0. Any thread that owns the slot. */
-uint32_t token_next(const struct memory *memory, uint32_t slot);
+uint32_t token_next(const struct memory *memory, unsigned int worker, uint32_t slot);
 /* Control: the oldest free slot and its new token, now the session's; 0: none. */
 uint32_t token_take(struct memory *memory, uint32_t session, uint32_t *token);
 /* Control: to the free list; a grace period has passed since it was VALID. */
@@ -187,7 +198,7 @@ static inline uint32_t fast_register_slot(const struct region *region)
 void segment_unmap(struct memory *memory, uint32_t segment);
 
 /* grace.c */
-int grace_create(struct memory *memory, unsigned int readers);
+int grace_create(struct memory *memory);
 void grace_destroy(struct memory *memory);
 
 /*

@@ -13,15 +13,15 @@ static void fetch_slot(const struct memory *memory, uint32_t counter)
 		__builtin_prefetch(&memory->slots[index]);
 }
 
-unsigned int memory_prefetch(const struct memory *memory, const uint32_t token[],
-			     unsigned int count)
+unsigned int memory_prefetch(const struct memory *memory, unsigned int worker,
+			     const uint32_t token[], unsigned int count)
 {
 	uint32_t unknown[MEMORY_PREFETCH], counter[PERM_MANY] = { 0 };
 	unsigned int unknowns = 0;
 
 	for (unsigned int i = 0; i < count; i++) {
-		const uint64_t cached = __atomic_load_n(
-			&memory->token_cache[token[i] % TOKEN_CACHE], __ATOMIC_RELAXED);
+		const uint64_t cached =
+			__atomic_load_n(token_cached(memory, worker, token[i]), __ATOMIC_RELAXED);
 
 		if (cached >> 32 == token[i])
 			fetch_slot(memory, (uint32_t)cached);
@@ -33,7 +33,7 @@ unsigned int memory_prefetch(const struct memory *memory, const uint32_t token[]
 	memcpy(counter, unknown, unknowns * sizeof(unknown[0]));
 	perm32_decrypt_many(memory->key, counter);
 	for (unsigned int i = 0; i < unknowns; i++) {
-		token_remember(memory, unknown[i], counter[i]);
+		token_remember(memory, worker, unknown[i], counter[i]);
 		fetch_slot(memory, counter[i]);
 	}
 	return unknowns;
@@ -44,9 +44,10 @@ _Static_assert(MEMORY_PREFETCH <= PERM_MANY, "one batch");
  * The peer names the address. Of all checks only those are made that keep the fetch within what
  * the token reaches: anywhere else it would tell the peer, by its timing, where something lies.
  */
-bool memory_prefetch_bytes(const struct memory *memory, uint32_t token, uint64_t address)
+bool memory_prefetch_bytes(const struct memory *memory, unsigned int worker, uint32_t token,
+			   uint64_t address)
 {
-	const struct token_slot *slot = &memory->slots[token_slot_index(memory, token)];
+	const struct token_slot *slot = &memory->slots[token_slot_index(memory, worker, token)];
 	const uint64_t meta = __atomic_load_n(&slot->meta, __ATOMIC_ACQUIRE);
 	const uint8_t *base;
 

@@ -15,20 +15,20 @@
 
 #define SESSIONS_LIMIT (1u << 20) /* session numbers are indices of a table */
 
-uint32_t token_next(const struct memory *memory, uint32_t slot)
+uint32_t token_next(const struct memory *memory, unsigned int worker, uint32_t slot)
 {
 	uint32_t token = (uint32_t)__atomic_load_n(&memory->slots[slot].meta, __ATOMIC_RELAXED);
 	uint32_t counter = slot;
 
 	if (token != 0)
-		counter = token_decrypt(memory, token) + memory->slot_mask + 1;
+		counter = token_decrypt(memory, worker, token) + memory->slot_mask + 1;
 	/* One number in 2^32 encrypts to 0: its slot skips that generation. */
 	token = perm32_encrypt(memory->key, counter);
 	if (token == 0) {
 		counter += memory->slot_mask + 1;
 		token = perm32_encrypt(memory->key, counter);
 	}
-	token_remember(memory, token, counter);
+	token_remember(memory, worker, token, counter);
 	return token;
 }
 
@@ -135,7 +135,7 @@ uint32_t token_take(struct memory *memory, uint32_t session, uint32_t *token)
 	if (index == 0)
 		return 0;
 	link_slot(memory, session, index);
-	*token = token_next(memory, index);
+	*token = token_next(memory, memory->readers, index);
 	return index;
 }
 

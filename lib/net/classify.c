@@ -227,10 +227,10 @@ unsigned int classify_port(struct worker *worker, uint32_t port, uint64_t now)
 	if (unlikely(fault_is_set(&worker->net->port[port].fault[NET_RECEIVE])))
 		received = fault_run(worker, port, NET_RECEIVE, mbuf, received, BURST, now);
 	count = parse_burst(worker, port, mbuf, view, received);
-	many_tokens = transport_look_up(worker->net->shared, view, qp, count);
+	many_tokens = transport_look_up(worker->transport, view, qp, count);
 	count = verify_burst(worker, mbuf, view, qp, count);
 	if (many_tokens)
-		transport_fetch_targets(worker->net->shared, view, count);
+		transport_fetch_targets(worker->transport, view, count);
 	deliver_burst(worker, mbuf, view, qp, count, now);
 	return received;
 }

@@ -59,7 +59,8 @@ void handoff_deliver(struct worker *worker, unsigned int from, struct rte_mbuf *
 	struct wire_view view;
 
 	if (take_apart(worker, mbuf, &view))
-		deliver(worker, from, qp_find(worker->net->shared, view.qpn), mbuf, &view, now);
+		deliver(worker, from, transport_find(worker->transport, view.qpn), mbuf, &view,
+			now);
 }
 
 static void receive_one(struct worker *worker, unsigned int from, void *entry, uint64_t now)
@@ -75,7 +76,7 @@ static void receive_one(struct worker *worker, unsigned int from, void *entry, u
 	}
 	if (!take_apart(worker, mbuf, &view))
 		return;
-	qp = qp_find(worker->net->shared, view.qpn);
+	qp = transport_find(worker->transport, view.qpn);
 	if (likely(worker->moves.known == 0) || !move_frame(worker, from, qp, mbuf))
 		deliver(worker, from, qp, mbuf, &view, now);
 }

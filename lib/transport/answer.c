@@ -189,7 +189,7 @@ static uint8_t response_opcode(bool first, bool last)
 static bool send_read_response(struct transport *t, struct qp *qp,
 			       struct responder_resource *resource)
 {
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	const uint64_t offset = (uint64_t)(uint32_t)psn_diff(resource->next, resource->psn)
 				<< qp->mtu_shift;
 	const bool last = psn_add(resource->next, 1) == resource->end;

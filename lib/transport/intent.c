@@ -50,7 +50,7 @@ static void apply_stock(struct transport *t, const struct intent *intent)
 static bool apply_atomic(struct transport *t, const struct intent *intent)
 {
 	const struct qp *qp = &t->shared->qps[intent->qp];
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	uint64_t old = intent->old;
 	struct access access;
 

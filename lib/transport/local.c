@@ -29,7 +29,7 @@ static uint32_t bind_rights(uint32_t flags)
 
 static void execute_bind(struct transport *t, struct qp *qp, struct flight *flight)
 {
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	const struct bind_request request = {
 		.region = flight->mr,
 		.window = flight->mw,
@@ -56,7 +56,7 @@ static uint32_t registered_rights(uint32_t flags)
 
 static void execute_fast_register(struct transport *t, struct qp *qp, struct flight *flight)
 {
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	const struct fast_register_request request = {
 		.region = flight->mr,
 		.segment = flight->compare > UINT32_MAX ? 0 : (uint32_t)flight->compare,
@@ -76,7 +76,7 @@ static void execute_fast_register(struct transport *t, struct qp *qp, struct fli
 
 static void execute_invalidate(struct transport *t, struct qp *qp, struct flight *flight)
 {
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	struct qp_local *local = qp_local(t, qp);
 	enum access_reason reason;
 	uint64_t grace;
@@ -156,7 +156,7 @@ void local_invalidated(struct transport *t, struct qp *qp)
  */
 void stock_return(struct transport *t, struct qp *qp, uint32_t slot)
 {
-	const uint32_t token = token_recycle(t->shared->memory, slot);
+	const uint32_t token = token_recycle(t->shared->memory, t->worker, slot);
 	const struct session_local *session = t->shared->sessions[qp->session];
 	struct intent *intent = intent_begin(t, qp);
 	uint32_t tail = t->state->stock_tail[qp->session];

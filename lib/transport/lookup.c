@@ -7,28 +7,37 @@
 
 #include "transport/private.h"
 
-static inline uint64_t cached_index(const struct transport_shared *shared, uint32_t qpn)
+/* A number's index is the same for ever: what is kept of it never gets out of date. */
+static inline uint64_t *cached_index(const struct transport *t, uint32_t qpn)
 {
-	return __atomic_load_n(&shared->qpn_cache[qpn % QPN_CACHE], __ATOMIC_RELAXED);
+	return &t->qpn_cache[qpn % QPN_CACHE];
 }
 
-static inline void remember_index(const struct transport_shared *shared, uint32_t qpn,
-				  uint32_t index)
+static inline void remember_index(struct transport *t, uint32_t qpn, uint32_t index)
 {
-	__atomic_store_n(&shared->qpn_cache[qpn % QPN_CACHE], (uint64_t)qpn << 32 | index,
-			 __ATOMIC_RELAXED);
+	*cached_index(t, qpn) = (uint64_t)qpn << 32 | index;
+}
+
+static uint32_t decrypt_index(const struct transport_shared *shared, uint32_t qpn)
+{
+	return perm24_decrypt(shared->qpn_key, qpn) & shared->qp_mask;
 }
 
 uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn)
 {
-	const uint64_t cached = cached_index(shared, qpn);
+	return qp_confirm(shared, decrypt_index(shared, qpn), qpn);
+}
+
+uint32_t transport_find(struct transport *transport, uint32_t qpn)
+{
+	const uint64_t cached = *cached_index(transport, qpn);
 	uint32_t index = (uint32_t)cached;
 
 	if (unlikely(cached >> 32 != qpn)) {
-		index = perm24_decrypt(shared->qpn_key, qpn) & shared->qp_mask;
-		remember_index(shared, qpn, index);
+		index = decrypt_index(transport->shared, qpn);
+		remember_index(transport, qpn, index);
 	}
-	return qp_confirm(shared, index, qpn);
+	return qp_confirm(transport->shared, index, qpn);
 }
 
 /* --- a burst -------------------------------------------------------------------------- */
@@ -43,9 +52,10 @@ static inline void fetch_queue_pair(const struct transport_shared *shared, uint3
 	__builtin_prefetch(&shared->qp_local[index]);
 }
 
-static void find_unknown(const struct transport_shared *shared, const struct wire_view view[],
-			 uint32_t qp[], const uint8_t unknown[], unsigned int count)
+static void find_unknown(struct transport *t, const struct wire_view view[], uint32_t qp[],
+			 const uint8_t unknown[], unsigned int count)
 {
+	const struct transport_shared *shared = t->shared;
 	uint32_t index[PERM_MANY] = { 0 };
 
 	for (unsigned int i = 0; i < count; i++)
@@ -53,12 +63,12 @@ static void find_unknown(const struct transport_shared *shared, const struct wir
 	perm24_decrypt_many(shared->qpn_key, index);
 	for (unsigned int i = 0; i < count; i++) {
 		qp[unknown[i]] = index[i] & shared->qp_mask;
-		remember_index(shared, view[unknown[i]].qpn, qp[unknown[i]]);
+		remember_index(t, view[unknown[i]].qpn, qp[unknown[i]]);
 		fetch_queue_pair(shared, qp[unknown[i]]);
 	}
 }
 
-static bool fetch_tokens(const struct transport_shared *shared, const struct wire_view view[],
+static bool fetch_tokens(const struct transport *t, const struct wire_view view[],
 			 unsigned int count)
 {
 	uint32_t token[TRANSPORT_BURST];
@@ -67,40 +77,40 @@ static bool fetch_tokens(const struct transport_shared *shared, const struct wir
 	for (unsigned int i = 0; i < count; i++)
 		if (view[i].op->flags & OPF_RETH)
 			token[tokens++] = be32_get(view_reth(&view[i])->rkey);
-	return memory_prefetch(shared->memory, token, tokens) != 0;
+	return memory_prefetch(t->shared->memory, t->worker, token, tokens) != 0;
 }
 
-bool transport_look_up(const struct transport_shared *shared, const struct wire_view view[],
-		       uint32_t qp[], unsigned int count)
+bool transport_look_up(struct transport *transport, const struct wire_view view[], uint32_t qp[],
+		       unsigned int count)
 {
 	uint8_t unknown[TRANSPORT_BURST];
 	unsigned int unknowns = 0;
 
 	for (unsigned int i = 0; i < count; i++) {
-		const uint64_t cached = cached_index(shared, view[i].qpn);
+		const uint64_t cached = *cached_index(transport, view[i].qpn);
 
 		if (unlikely(cached >> 32 != view[i].qpn)) {
 			unknown[unknowns++] = (uint8_t)i;
 			continue;
 		}
 		qp[i] = (uint32_t)cached;
-		fetch_queue_pair(shared, qp[i]);
+		fetch_queue_pair(transport->shared, qp[i]);
 	}
 	if (unknowns)
-		find_unknown(shared, view, qp, unknown, unknowns);
-	return fetch_tokens(shared, view, count);
+		find_unknown(transport, view, qp, unknown, unknowns);
+	return fetch_tokens(transport, view, count);
 }
 _Static_assert(TRANSPORT_BURST <= PERM_MANY && TRANSPORT_BURST <= MEMORY_PREFETCH, "one batch");
 
-void transport_fetch_targets(const struct transport_shared *shared, const struct wire_view view[],
+void transport_fetch_targets(const struct transport *transport, const struct wire_view view[],
 			     unsigned int count)
 {
 	for (unsigned int i = 0; i < count; i++) {
 		const struct reth *reth = view_reth(&view[i]);
 
 		if (view[i].op->flags & OPF_RETH)
-			memory_prefetch_bytes(shared->memory, be32_get(reth->rkey),
-					      be64_get(reth->va));
+			memory_prefetch_bytes(transport->shared->memory, transport->worker,
+					      be32_get(reth->rkey), be64_get(reth->va));
 	}
 }
 

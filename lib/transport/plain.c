@@ -52,7 +52,7 @@ static inline bool is_plain(const struct plain *plain, const struct flight *flig
 static inline bool take_payload(const struct plain *plain, struct flight *flight,
 				const uint8_t *payload, struct access *access)
 {
-	const struct accessor who = qp_accessor(plain->qp);
+	const struct accessor who = qp_accessor(plain->t, plain->qp);
 
 	access->pointer = NULL;
 	if (flight->flags & SHM_FLAG_INLINE) {

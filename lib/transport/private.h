@@ -94,9 +94,6 @@ struct session_local {
 	uint32_t doorbell[SHM_MAX_SESSION_QPS]; /* queue pair by number */
 };
 
-/* Last answers of qp_find(): QPN in the upper half, index in the lower. */
-#define QPN_CACHE 4096u
-
 struct transport_shared {
 	struct arena arena;
 	struct memory *memory;
@@ -129,8 +126,6 @@ struct transport_shared {
 	uint32_t free_cq, cq_watermark;
 	uint32_t free_ah, ah_watermark;
 	bool adopted;
-
-	uint64_t *qpn_cache; /* any thread's */
 };
 
 #define WHEEL_SHIFT 13u /* a tick is 8.192 us */
@@ -160,8 +155,12 @@ struct session_place {
 	struct shm_worker_area *area;
 };
 
+/* Last answers of transport_find(): QPN in the upper half, index in the lower. */
+#define QPN_CACHE 4096u
+
 struct transport {
 	struct transport_shared *shared;
+	uint64_t *qpn_cache;
 	struct worker_state *state;
 	struct transport_io io;
 	uint32_t worker;
@@ -232,15 +231,19 @@ static inline bool qp_lives_here(const struct transport *t, const struct qp *qp)
 	return __atomic_load_n(&qp->home, __ATOMIC_ACQUIRE) == t->worker;
 }
 
-static inline struct accessor qp_accessor(const struct qp *qp)
+static inline struct accessor qp_accessor(const struct transport *t, const struct qp *qp)
 {
-	return (struct accessor){ .pd = qp->pd, .qpn = qp->number, .session = qp->session };
+	return (struct accessor){
+		.pd = qp->pd, .qpn = qp->number, .session = qp->session, .worker = t->worker
+	};
 }
 
 /* For the SGEs of a receive. */
-static inline struct accessor receive_accessor(const struct qp *qp)
+static inline struct accessor receive_accessor(const struct transport *t, const struct qp *qp)
 {
-	return (struct accessor){ .pd = qp->receive_pd, .qpn = qp->number, .session = qp->session };
+	return (struct accessor){
+		.pd = qp->receive_pd, .qpn = qp->number, .session = qp->session, .worker = t->worker
+	};
 }
 
 static inline struct flight *flight_at(const struct transport *t, uint32_t index)

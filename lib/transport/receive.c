@@ -33,7 +33,7 @@ static uint32_t check_frame(const struct transport *t, const struct qp *qp,
 bool transport_receive(struct transport *transport, const struct wire_view *view,
 		       struct pktbuf *packet, uint64_t now)
 {
-	return transport_receive_at(transport, qp_find(transport->shared, view->qpn), view, packet,
+	return transport_receive_at(transport, transport_find(transport, view->qpn), view, packet,
 				    now);
 }
 

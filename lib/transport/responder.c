@@ -220,7 +220,7 @@ bool responder_shape_fits(const struct qp *qp, const struct wire_view *view)
 static bool place_send(struct transport *t, struct qp *qp, const struct wire_view *view,
 		       uint64_t offset)
 {
-	const struct accessor who = receive_accessor(qp);
+	const struct accessor who = receive_accessor(t, qp);
 	enum access_reason reason;
 
 	if (offset + view->payload_length > qp_hold(t, qp)->work.capacity) {
@@ -287,7 +287,7 @@ static void invalidate_begin(struct transport *t, struct qp *qp, const struct wi
 {
 	const uint32_t token = be32_get(view_ieth(view)->rkey);
 	struct remote_invalidate *invalidate = &qp_hold(t, qp)->invalidate;
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	struct qp_local *local = qp_local(t, qp);
 	enum access_reason reason;
 	uint64_t grace;
@@ -393,7 +393,7 @@ static ALWAYS_INLINE enum access_reason place_write(struct transport *t, struct 
 						    uint16_t flags, const struct wire_view *view)
 {
 	const bool first = flags & OPF_FIRST;
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	const struct message *m = &qp->message;
 	enum access_reason reason;
 	struct access access;

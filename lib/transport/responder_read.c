@@ -38,7 +38,7 @@ static void resource_accepted(struct transport *t, struct qp *qp)
 
 void responder_receive_read(struct transport *t, struct qp *qp, const struct wire_view *view)
 {
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	const uint64_t word = qp->responder;
 	const struct reth *reth = view_reth(view);
 	const uint64_t address = be64_get(reth->va);
@@ -125,7 +125,7 @@ static bool execute_atomic(struct transport *t, struct qp *qp, const struct wire
 
 void responder_receive_atomic(struct transport *t, struct qp *qp, const struct wire_view *view)
 {
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	const uint64_t address = be64_get(view_atomic_eth(view)->va);
 	const uint32_t token = be32_get(view_atomic_eth(view)->rkey);
 	struct responder_resource *resource;

@@ -195,7 +195,7 @@ static void place_response(struct transport *t, struct qp *qp, struct flight *fl
 {
 	const uint64_t offset = (uint64_t)flight_received(qp, flight) << qp->mtu_shift;
 	const uint64_t rest = flight->length - offset;
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	enum access_reason reason;
 
 	if (!response_fits(qp, view, rest)) {
@@ -224,7 +224,7 @@ static void place_atomic(struct transport *t, struct qp *qp, struct flight *flig
 			 const struct wire_view *view)
 {
 	const uint64_t original = be64_get(view_atomic_ack(view)->original);
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	enum access_reason reason =
 		work_scatter(t, &who, flight->sge, flight->nsge, 0, (const uint8_t *)&original, 8);
 

@@ -113,9 +113,8 @@ int transport_shared_create(struct transport_shared **shared, struct arena *aren
 	s->cq_local = calloc(sizes->cqs, sizeof(*s->cq_local));
 	s->srq_local = calloc(sizes->srqs ? sizes->srqs : 1, sizeof(*s->srq_local));
 	s->sessions = calloc(sizes->sessions, sizeof(struct session_local *));
-	s->qpn_cache = calloc(QPN_CACHE, sizeof(*s->qpn_cache));
 	if (s->qp_local == NULL || s->congestions == NULL || s->cq_local == NULL ||
-	    s->srq_local == NULL || s->sessions == NULL || s->qpn_cache == NULL) {
+	    s->srq_local == NULL || s->sessions == NULL) {
 		transport_shared_destroy(s);
 		return -ENOMEM;
 	}
@@ -134,7 +133,6 @@ void transport_shared_destroy(struct transport_shared *shared)
 	if (shared->sessions)
 		for (uint32_t i = 0; i < shared->sizes.sessions; i++)
 			free(shared->sessions[i]);
-	free(shared->qpn_cache);
 	free(shared->sessions);
 	free(shared->srq_local);
 	free(shared->cq_local);

@@ -68,6 +68,7 @@ struct transport_io {
 /* --- process-wide part ---------------------------------------------------------------- */
 
 struct transport_shared; /* arena, memory, tables of local addresses; one per process */
+struct transport;        /* one per worker */
 
 /* Record sizes and counts that the arena needs for this module's tables. */
 struct transport_sizes {
@@ -178,6 +179,8 @@ uint32_t qp_number(const struct transport_shared *shared, uint32_t qp);
 uint32_t qp_home(const struct transport_shared *shared, uint32_t qp);
 /* Index of the queue pair with this QPN, or 0. Any thread. */
 uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn);
+/* The same in the worker's thread, which knows those that it looked for lately. */
+uint32_t transport_find(struct transport *transport, uint32_t qpn);
 
 /*
  * The same for a burst of parsed frames, in steps: where each one's queue pair would be, and on
@@ -186,9 +189,9 @@ uint32_t qp_find(const struct transport_shared *shared, uint32_t qpn);
  * the look-up says true, and then it pays to fetch the bytes as well that they reach.
  */
 #define TRANSPORT_BURST 32u
-bool transport_look_up(const struct transport_shared *shared, const struct wire_view view[],
-		       uint32_t qp[], unsigned int count);
-void transport_fetch_targets(const struct transport_shared *shared, const struct wire_view view[],
+bool transport_look_up(struct transport *transport, const struct wire_view view[], uint32_t qp[],
+		       unsigned int count);
+void transport_fetch_targets(const struct transport *transport, const struct wire_view view[],
 			     unsigned int count);
 uint32_t qp_confirm(const struct transport_shared *shared, uint32_t index, uint32_t qpn);
 /*
@@ -278,7 +281,6 @@ uint64_t transport_line_rate(const struct transport_shared *shared);
 
 /* --- one worker ----------------------------------------------------------------------- */
 
-struct transport; /* one per worker */
 
 int transport_create(struct transport **transport, struct transport_shared *shared,
 		     unsigned int worker, const struct transport_io *io);

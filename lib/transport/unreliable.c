@@ -76,7 +76,7 @@ bool unreliable_take_receive(struct transport *t, struct qp *qp)
 bool unreliable_place(struct transport *t, struct qp *qp, uint64_t offset, const uint8_t *data,
 		      uint32_t length)
 {
-	const struct accessor who = receive_accessor(qp);
+	const struct accessor who = receive_accessor(t, qp);
 	const enum access_reason reason = work_scatter(
 		t, &who, qp_hold(t, qp)->work.sge, qp_hold(t, qp)->work.nsge, offset, data, length);
 

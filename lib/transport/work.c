@@ -151,7 +151,7 @@ static void check_payload(const struct transport *t, const struct qp *qp, struct
 {
 	const bool lands = flight->opcode >= SHM_WR_READ && flight->opcode <= SHM_WR_COMPARE_SWAP;
 	const uint32_t rights = lands ? RIGHT_LOCAL_WRITE : RIGHT_LOCAL_READ;
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 	struct access access;
 
 	if (flight->state == FLIGHT_FAILED)
@@ -337,7 +337,7 @@ enum access_reason work_gather(struct transport *t, const struct qp *qp,
 			       const struct flight *flight, uint64_t offset, struct frame *frame,
 			       uint32_t length)
 {
-	const struct accessor who = qp_accessor(qp);
+	const struct accessor who = qp_accessor(t, qp);
 
 	if (flight->flags & SHM_FLAG_INLINE) {
 		frame_payload(frame, flight->data + offset, length);

@@ -37,7 +37,8 @@ static bool allocate_lists(struct transport *t)
 	t->notify = calloc(sizes->sessions, sizeof(*t->notify));
 	t->sessions = calloc(sizes->sessions, sizeof(*t->sessions));
 	t->parked = calloc(PARKED_PER_WORKER, sizeof(*t->parked));
-	return t->dirty_cq && t->cq_news && t->notify && t->sessions && t->parked;
+	t->qpn_cache = calloc(QPN_CACHE, sizeof(*t->qpn_cache));
+	return t->dirty_cq && t->cq_news && t->notify && t->sessions && t->parked && t->qpn_cache;
 }
 
 int transport_create(struct transport **transport, struct transport_shared *shared,
@@ -80,6 +81,7 @@ void transport_destroy(struct transport *transport)
 	free(transport->notify);
 	free(transport->sessions);
 	free(transport->parked);
+	free(transport->qpn_cache);
 	free(transport);
 }
 

@@ -169,7 +169,7 @@ static void finish_pending(struct worker *w)
 			i++;
 			continue;
 		}
-		token = token_recycle(r->memory, w->pending[i].slot);
+		token = token_recycle(r->memory, 0, w->pending[i].slot);
 		if (token)
 			set(&r->token[draw(&w->random, TOKENS)], token);
 		w->pending[i] = w->pending[--w->pending_count];

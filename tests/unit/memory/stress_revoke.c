@@ -173,7 +173,7 @@ static void revoke_window(struct stress *s, uint32_t token)
 	if (token_invalidate(s->memory, &s->who, token, s->cycles & 2, &slot, &grace) != ACCESS_OK)
 		die("token_invalidate");
 	wait_for_grace(s, grace);
-	s->token = token_recycle(s->memory, slot);
+	s->token = token_recycle(s->memory, 0, slot);
 	if (s->token == 0 && token_reserve(s->memory, SESSION, 1, &s->token) != 1)
 		die("token_reserve");
 }

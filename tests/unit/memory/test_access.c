@@ -321,12 +321,13 @@ Test(access, nothing_is_fetched_ahead_outside_the_token)
 	const struct rig_region region = rig_register(&rig, RIG_BASE, RIG_ALL);
 	const uint64_t wild[] = { 0, RIG_BASE - 1, RIG_BASE + RIG_SIZE, RIG_BASE * 2, MAX };
 
-	cr_expect(memory_prefetch_bytes(rig.memory, region.remote_token, RIG_BASE));
-	cr_expect(memory_prefetch_bytes(rig.memory, region.remote_token, RIG_BASE + RIG_SIZE - 1));
+	cr_expect(memory_prefetch_bytes(rig.memory, 0, region.remote_token, RIG_BASE));
+	cr_expect(
+		memory_prefetch_bytes(rig.memory, 0, region.remote_token, RIG_BASE + RIG_SIZE - 1));
 	for (size_t i = 0; i < sizeof(wild) / sizeof(wild[0]); i++)
-		cr_expect_not(memory_prefetch_bytes(rig.memory, region.remote_token, wild[i]),
+		cr_expect_not(memory_prefetch_bytes(rig.memory, 0, region.remote_token, wild[i]),
 			      "case %zu", i);
-	cr_expect_not(memory_prefetch_bytes(rig.memory, region.remote_token ^ 1, RIG_BASE));
-	cr_expect_not(memory_prefetch_bytes(rig.memory, rig_token(&rig), RIG_BASE), "reserved");
-	cr_expect_not(memory_prefetch_bytes(rig.memory, 0, RIG_BASE));
+	cr_expect_not(memory_prefetch_bytes(rig.memory, 0, region.remote_token ^ 1, RIG_BASE));
+	cr_expect_not(memory_prefetch_bytes(rig.memory, 0, rig_token(&rig), RIG_BASE), "reserved");
+	cr_expect_not(memory_prefetch_bytes(rig.memory, 0, 0, RIG_BASE));
 }

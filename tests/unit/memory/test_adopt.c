@@ -63,7 +63,7 @@ Test(adopt, tokens_keep_working_at_another_address)
 	cr_expect_eq(region_deregister(next.memory, r.region, &grace), -EBUSY, "windows counted");
 	cr_assert_eq(token_invalidate(next.memory, &rig.who, ask.token, false, &slot, &grace),
 		     ACCESS_OK);
-	token_recycle(next.memory, slot);
+	token_recycle(next.memory, 0, slot);
 	cr_expect_eq(region_deregister(next.memory, r.region, &grace), 0);
 	region_deregister_finish(next.memory, r.region);
 	r = rig_register(&next, RIG_BASE, RIG_ALL);
@@ -114,7 +114,7 @@ Test(adopt, half_done_bind_is_undone)
 	for (int point = 0; point < 3; point++) {
 		struct rig_region r = rig_register(&rig, RIG_BASE, RIG_ALL);
 		struct bind_request ask = rig_bind_request(&rig, r.region, rig_window(&rig));
-		uint32_t index = token_slot_index(rig.memory, ask.token);
+		uint32_t index = token_slot_index(rig.memory, 0, ask.token);
 		struct token_slot *slot = &rig.memory->slots[index];
 		struct rig next;
 		uint64_t grace;
@@ -154,7 +154,7 @@ Test(adopt, invalidate_under_way_can_be_finished)
 	expect_reason(rig_access(&next, ask.token, RIG_BASE, 8, RIGHT_REMOTE_READ), ACCESS_DEAD);
 	cr_expect_eq(region_deregister(next.memory, r.region, &ignored), -EBUSY);
 	cr_expect(memory_grace_done(next.memory, grace), "its readers are dead");
-	ask.token = token_recycle(next.memory, slot);
+	ask.token = token_recycle(next.memory, 0, slot);
 	expect_reason(window_bind(next.memory, &rig.who, &ask), ACCESS_OK);
 	end(&next);
 }
@@ -188,7 +188,7 @@ Test(adopt, fast_register_half_done_either_way)
 		expect_reason(rig_access(&next, local, RIG_BASE, 8, RIGHT_LOCAL_READ),
 			      point ? ACCESS_DEAD : ACCESS_OK);
 		if (point == 2)
-			token_recycle(next.memory, region->remote_slot);
+			token_recycle(next.memory, 0, region->remote_slot);
 		expect_reason(region_fast_register(next.memory, &rig.who, &ask),
 			      point ? ACCESS_OK : BIND_BOUND);
 		cr_assert_eq(region_deregister(next.memory, ask.region, &grace), 0);

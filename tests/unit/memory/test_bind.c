@@ -32,7 +32,7 @@ static uint32_t unbind(uint32_t token)
 	cr_assert_eq(token_invalidate(rig.memory, &rig.who, token, false, &slot, &grace),
 		     ACCESS_OK);
 	cr_assert(memory_grace_done(rig.memory, grace));
-	return token_recycle(rig.memory, slot);
+	return token_recycle(rig.memory, 0, slot);
 }
 
 Test(bind, window_grants_exactly_its_part)

@@ -45,7 +45,7 @@ static void invalidate(uint32_t token, bool by_peer)
 	cr_assert_eq(token_invalidate(rig.memory, &rig.who, token, by_peer, &slot, &grace),
 		     ACCESS_OK);
 	cr_expect_neq(grace, 0);
-	cr_expect_eq(token_recycle(rig.memory, slot), 0, "nothing for the stock");
+	cr_expect_eq(token_recycle(rig.memory, 0, slot), 0, "nothing for the stock");
 }
 
 static void expect_dead(void)
@@ -91,7 +91,7 @@ Test(fast_register, not_twice_and_not_before_the_invalidate_is_complete)
 		     ACCESS_OK);
 	expect_reason(fast_register(&ask), BIND_BOUND);
 	cr_expect_eq(region_deregister(rig.memory, region, &grace), -EBUSY);
-	token_recycle(rig.memory, slot);
+	token_recycle(rig.memory, 0, slot);
 	expect_reason(fast_register(&ask), ACCESS_OK);
 	expect_reason(token_invalidate(rig.memory, &rig.who, local, false, &slot, &grace),
 		      INVALIDATE_KIND);

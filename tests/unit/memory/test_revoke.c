@@ -49,7 +49,7 @@ Test(revoke, b49_old_token_dead_in_five_thousand_cycles)
 			     ACCESS_OK);
 		cr_expect_neq(grace, 0);
 		alive += read_with(old) == ACCESS_OK;
-		ask.token = token_recycle(rig.memory, slot);
+		ask.token = token_recycle(rig.memory, 0, slot);
 		same += ask.token == old;
 		alive += read_with(old) == ACCESS_OK;
 		refused += window_bind(rig.memory, &rig.who, &ask) != ACCESS_OK;
@@ -87,7 +87,7 @@ Test(revoke, window_is_bound_until_the_invalidate_completes)
 	ask.token = rig_token(&rig);
 	expect_reason(window_bind(rig.memory, &rig.who, &ask), BIND_BOUND);
 	cr_expect_eq(region_deregister(rig.memory, r.region, &ignored), -EBUSY);
-	token_recycle(rig.memory, slot);
+	token_recycle(rig.memory, 0, slot);
 	expect_reason(window_bind(rig.memory, &rig.who, &ask), ACCESS_OK);
 }
 
@@ -108,7 +108,7 @@ Test(revoke, a_worker_alone_waits_for_nobody)
 	cr_assert_eq(token_invalidate(alone.memory, &alone.who, ask.token, false, &slot, &grace),
 		     ACCESS_OK);
 	cr_expect_eq(grace, 0);
-	token = token_recycle(alone.memory, slot);
+	token = token_recycle(alone.memory, 0, slot);
 	cr_expect(token != 0 && token != ask.token);
 	cr_expect_eq(rig_access(&alone, ask.token, RIG_BASE, 8, RIGHT_REMOTE_READ), ACCESS_UNKNOWN);
 	rig_destroy(&alone);
@@ -224,7 +224,7 @@ Test(revoke, b50_region_with_bound_windows_is_busy)
 	expect_reason(read_with(ask.token), ACCESS_OK);
 	cr_assert_eq(token_invalidate(rig.memory, &rig.who, ask.token, false, &slot, &grace),
 		     ACCESS_OK);
-	token_recycle(rig.memory, slot);
+	token_recycle(rig.memory, 0, slot);
 	cr_assert_eq(region_deregister(rig.memory, r.region, &grace), 0);
 	expect_reason(read_with(ask.token), ACCESS_UNKNOWN);
 	expect_reason(rig_access(&rig, r.local_token, RIG_BASE, 8, RIGHT_LOCAL_READ), ACCESS_DEAD);
@@ -278,10 +278,10 @@ Test(revoke, window_destroyed_during_its_invalidate)
 			ACCESS_OK);
 		cr_assert_eq(window_destroy(rig.memory, ask.window, &grace), 0);
 		if (order == 0)
-			token = token_recycle(rig.memory, slot);
+			token = token_recycle(rig.memory, 0, slot);
 		window_destroy_finish(rig.memory, ask.window);
 		if (order == 1)
-			token = token_recycle(rig.memory, slot);
+			token = token_recycle(rig.memory, 0, slot);
 		cr_expect_neq(token, 0);
 		expect_reason(read_with(token), ACCESS_DEAD);
 		cr_expect_eq(region_deregister(rig.memory, r.region, &grace), 0);

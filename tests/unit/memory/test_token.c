@@ -76,7 +76,8 @@ Test(token, the_generation_whose_token_is_zero_is_skipped)
 		rig_destroy(&rig);
 	}
 	rig.memory->slots[slot].meta = perm32_encrypt(rig.memory->key, counter - 64);
-	cr_expect_eq(token_next(rig.memory, slot), perm32_encrypt(rig.memory->key, counter + 64));
+	cr_expect_eq(token_next(rig.memory, 0, slot),
+		     perm32_encrypt(rig.memory->key, counter + 64));
 	rig_destroy(&rig);
 }
 
@@ -101,7 +102,7 @@ Test(token, a_slot_leaves_its_session_after_its_lease)
 		cr_assert_eq(window_bind(rig.memory, &rig.who, &ask), ACCESS_OK);
 		cr_assert_eq(token_invalidate(rig.memory, &rig.who, old, false, &slot, &grace),
 			     ACCESS_OK);
-		ask.token = token_recycle(rig.memory, slot);
+		ask.token = token_recycle(rig.memory, 0, slot);
 		if (ask.token == 0) {
 			leases++;
 			ask.token = rig_token(&rig);

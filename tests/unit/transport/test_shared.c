@@ -347,7 +347,7 @@ static void adopt_invalidate(bool done, bool recycled)
 	if (recycled) {
 		flight->state = FLIGHT_STARTED;
 		flight->slot = slot;
-		token_recycle(rig.a.memory, slot);
+		token_recycle(rig.a.memory, 0, slot);
 	}
 	end_restart(&rig.a, rig.now);
 	rig_settle(&rig);
