@@ -21,6 +21,7 @@
  * answer to something sent comes back, so a worker in a conversation does not sleep.
  */
 #define SPIN_TURNS       512u
+#define BRISK_TURNS      128u /* without a pause in between */
 #define FIRST_SLEEP_NS   50000ull
 #define LONGEST_SLEEP_NS 1000000ull
 #define NOT_WORTH_NS     20000ull /* a sleep shorter than this */
@@ -40,6 +41,28 @@ void worker_wake(struct worker *worker)
 
 /* --- one turn ---------------------------------------------------------------------- */
 
+/*
+ * Whoever sends one frame at a time waits for its answer, which leaves before anything else is
+ * looked at. A burst goes through the stages of a turn together: that costs less for each of its
+ * frames.
+ */
+#define ALONE 2u
+
+static unsigned int receive_frames(struct worker *worker, uint64_t now)
+{
+	const struct net *net = worker->net;
+	unsigned int received = 0;
+
+	for (uint32_t p = 0; p < net->config.ports; p++)
+		if (port_is_there(&net->port[p]))
+			received += classify_port(worker, p, now);
+	if (received == 0 || received > ALONE)
+		return received;
+	transport_answer(worker->transport, now);
+	transmit_flush(worker, now);
+	return received;
+}
+
 unsigned int worker_turn(struct worker *worker, uint64_t now)
 {
 	struct net *net = worker->net;
@@ -48,9 +71,7 @@ unsigned int worker_turn(struct worker *worker, uint64_t now)
 	/* Control has not read what it was told: take nothing on, but let go of what is ours. */
 	if (likely(commands_have_room(worker))) {
 		done += commands_run(worker, now);
-		for (uint32_t p = 0; p < net->config.ports; p++)
-			if (port_is_there(&net->port[p]))
-				done += classify_port(worker, p, now);
+		done += receive_frames(worker, now);
 		done += handoff_receive(worker, now);
 		done += transport_poll(worker->transport, now);
 	}
@@ -134,12 +155,12 @@ static void try_to_sleep(struct worker *worker)
 
 static void idle(struct worker *worker)
 {
-	rte_pause();
-	if (worker->net->config.idle == NET_IDLE_BUSY)
-		return;
+	/* It takes as long as the turn itself, and somebody may be waiting for an answer. */
+	if (worker->empty_turns >= BRISK_TURNS)
+		rte_pause();
 	if (worker->empty_turns < SPIN_TURNS)
 		worker->empty_turns++;
-	else
+	else if (worker->net->config.idle != NET_IDLE_BUSY)
 		try_to_sleep(worker);
 }
 

@@ -359,6 +359,8 @@ uint32_t transport_last_verdict(const struct transport *transport);
  * delayed ACKs, bounded work per call. Returns how many things were done; 0 means idle.
  */
 unsigned int transport_poll(struct transport *transport, uint64_t now);
+/* Only what those have to do who are ready, as after a frame: part of what transport_poll() does. */
+unsigned int transport_answer(struct transport *transport, uint64_t now);
 
 /* When transport_poll() has something to do by itself next (ns, UINT64_MAX: nothing). */
 uint64_t transport_next_deadline(const struct transport *transport, uint64_t now);

@@ -558,6 +558,12 @@ static unsigned int run_queue_pairs(struct transport *t)
 	return done;
 }
 
+unsigned int transport_answer(struct transport *transport, uint64_t now)
+{
+	transport->now = now;
+	return run_queue_pairs(transport);
+}
+
 unsigned int transport_poll(struct transport *transport, uint64_t now)
 {
 	unsigned int done;

@@ -40,6 +40,7 @@ struct fake {
 	uint32_t keep;           /* received frames are kept, and put back when this goes to 0 */
 	uint32_t home[FAKE_QPS]; /* worker, plus 1; 0: as above */
 	uint32_t movable;        /* queue pairs may leave */
+	uint32_t answers;        /* calls of transport_answer() */
 	uint32_t raise;          /* events to raise in the next poll of worker 0 */
 };
 extern struct fake fake;

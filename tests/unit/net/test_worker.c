@@ -319,6 +319,18 @@ Test(classify, any_source_port_reaches_the_queue_pair)
 
 /* --- between workers --------------------------------------------------------------- */
 
+/* Its sender waits; the transport is asked before doorbells and timers have their turn. */
+Test(classify, who_sends_one_frame_at_a_time_is_answered_first)
+{
+	pair_start(1, 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		far_send(0, frame, frame_roce(frame, FAKE_QPN + 1, i, NO_TAG));
+		wait_for(frames_at(0) == i + 1);
+		wait_for(fake_get(&fake.answers) > i);
+	}
+	pair_stop();
+}
+
 Test(handoff, frames_reach_the_owner_in_order_and_are_counted)
 {
 	struct net_port_status status;
