@@ -356,8 +356,9 @@ static bool bind_one(struct sink *sink, uint32_t index, ULONG flags)
 		if ((status != STATUS_NO_MORE_ENTRIES && status != STATUS_INSUFFICIENT_RESOURCES) ||
 		    stop)
 			return NT_SUCCESS(status) || complain("binding a window", status);
-		OrielProgress(sink->adapter);
-		take_results(sink);
+		/* The daemon may need this processor to go on. */
+		if (!OrielProgress(sink->adapter) && !take_results(sink))
+			OrielWait(sink->adapter, 1);
 	}
 }
 

@@ -21,6 +21,19 @@ static void close_done(struct control *control, struct object *object)
 	reply_status(control, session, SHM_OP_CLOSE, id, NT_SUCCESS_STATUS);
 }
 
+static void wait_for_windows(struct control *control, struct object *mr)
+{
+	const uint32_t index = object_index(control, mr);
+	struct object_local *local = &control->object_local[index];
+
+	/* It may stand there still for one that was closed before it and had its index. */
+	if (local->to_close)
+		return;
+	local->to_close = true;
+	local->next_to_close = control->region_to_close;
+	control->region_to_close = index;
+}
+
 static void close_mr(struct control *control, struct object *mr)
 {
 	uint64_t grace;
@@ -35,7 +48,7 @@ static void close_mr(struct control *control, struct object *mr)
 	if (region_deregister(control->memory, mr->index, &grace) == 0)
 		grace_wait(control, mr, grace);
 	else
-		control->regions_to_close++;
+		wait_for_windows(control, mr);
 }
 
 static void close_mw(struct control *control, struct object *mw)
@@ -180,12 +193,15 @@ static void grace_over(struct control *control, struct object *object)
 /* Regions whose close met bound windows: the windows may be gone by now. */
 static void retry_closing_regions(struct control *control)
 {
-	uint32_t waiting = control->regions_to_close;
+	uint32_t index = control->region_to_close;
 
-	control->regions_to_close = 0;
-	for (uint32_t i = 1; waiting && i < control->object_watermark; i++) {
-		struct object *object = object_at(control, i);
+	control->region_to_close = 0;
+	while (index) {
+		struct object_local *local = &control->object_local[index];
+		struct object *object = object_at(control, index);
 
+		index = local->next_to_close;
+		local->to_close = false;
 		if (object->type == OBJECT_TYPE_MR && object->close_id && !object->grace &&
 		    session_is_open(control, object->session))
 			close_continue(control, object);
@@ -209,6 +225,6 @@ void close_graces(struct control *control)
 	}
 	control->grace_count = kept;
 	control->segments_to_unmap = segment_collect(control->memory);
-	if (control->regions_to_close)
+	if (control->region_to_close)
 		retry_closing_regions(control);
 }

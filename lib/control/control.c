@@ -286,7 +286,7 @@ static int sleep_time(const struct control *control)
 	uint64_t due = LONGEST_SLEEP;
 
 	if (control->grace_count || control->resolving || control->waiting ||
-	    control->regions_to_close || control->segments_to_unmap)
+	    control->region_to_close || control->segments_to_unmap)
 		due = 1000000;
 	for (uint32_t s = 1; s < CONTROL_MAX_SESSIONS; s++)
 		if (control->session[s].memory && !session_is_open(control, s))

@@ -42,6 +42,9 @@ struct object_local {
 	void *next_segment;
 	uint64_t next_size;
 	uint32_t to_switch;
+	/* Region whose close waits for the end of its windows. */
+	uint32_t next_to_close;
+	bool to_close;
 };
 
 struct waiting_request; /* wait.c */
@@ -102,9 +105,9 @@ struct control {
 	struct offender offender[MAX_OFFENDERS];
 	uint32_t *graces; /* object indices that wait for object.grace */
 	uint32_t grace_count;
-	uint32_t regions_to_close; /* closes that met bound windows */
-	bool segments_to_unmap;    /* detached, wait for their grace period */
-	uint32_t resolving;        /* connectors in CONNECTOR_RESOLVING */
+	uint32_t region_to_close; /* list of those whose close met bound windows */
+	bool segments_to_unmap;   /* detached, wait for their grace period */
+	uint32_t resolving;       /* connectors in CONNECTOR_RESOLVING */
 	struct waiting_request *first_waiting, *retried;
 	uint32_t waiting;
 	struct control_status status;

@@ -200,7 +200,7 @@ bool segment_collect(struct memory *memory)
 
 uint32_t segment_find(const struct memory *memory, uint32_t session, uint64_t cookie)
 {
-	for (uint32_t i = 1; i < memory->segment_count; i++) {
+	for (uint32_t i = 1; i < table_used(memory, ARENA_SEGMENTS); i++) {
 		const struct segment *record = &memory->segments[i];
 
 		if (record->state == OBJECT_CREATED && record->session == session &&

@@ -190,9 +190,10 @@ void object_destroy(struct object *object);
 
 /* --- the adapter -------------------------------------------------------------------------- */
 
-#define FIRST_BUCKETS 256u  /* of tables by number, which grow */
-#define TOKEN_STOCK   4096u /* kept at most */
-#define TOKEN_LOW     192u  /* asks for more below */
+#define FIRST_BUCKETS  256u  /* of tables by number, which grow */
+#define TOKEN_STOCK    4096u /* kept at most */
+#define TOKEN_LOW      192u  /* asks for more below, at first */
+#define TOKEN_LOW_MOST 1536u /* and at last */
 
 /* One memfd or a part of one, mapped. Belongs to the process; each adapter passes it once. */
 struct memory {
@@ -278,6 +279,7 @@ struct adapter {
 	struct spin window_lock;
 	uint32_t tokens;          /* in stock */
 	uint32_t tokens_asked;    /* of refills under way */
+	uint32_t tokens_low;      /* more are asked for below */
 	uint32_t refill_patience; /* counts while the daemon has none to give */
 	bool refill_failed;
 	uint32_t token_mask;  /* buckets - 1 */

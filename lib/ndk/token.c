@@ -13,6 +13,7 @@ bool token_init(struct adapter *adapter)
 {
 	adapter->token_bucket = calloc(FIRST_BUCKETS, sizeof(struct token_link *));
 	adapter->token_mask = FIRST_BUCKETS - 1;
+	adapter->tokens_low = TOKEN_LOW;
 	return adapter->token_bucket;
 }
 
@@ -49,6 +50,9 @@ uint32_t token_take(struct adapter *adapter)
 {
 	if (adapter->tokens == 0)
 		stock_drain(adapter);
+	/* Who binds faster than the daemon answers has more asked for at a time. */
+	if (adapter->tokens == 0 && adapter->tokens_low < TOKEN_LOW_MOST)
+		adapter->tokens_low *= 2;
 	return adapter->tokens ? adapter->token[--adapter->tokens] : 0;
 }
 
@@ -56,6 +60,8 @@ static void refill_answered(struct adapter *adapter, bool failed)
 {
 	adapter->tokens_asked -= SHM_REFILL_MAX;
 	adapter->refill_failed = failed;
+	if (failed)
+		adapter->tokens_low = TOKEN_LOW;
 }
 
 static void refill_finish(struct request *request, const struct shm_reply *reply)
@@ -95,9 +101,9 @@ static bool refill_wanted(struct adapter *adapter)
 	bool wanted;
 
 	spin_lock(&adapter->window_lock);
-	if (adapter->tokens < TOKEN_LOW)
+	if (adapter->tokens < adapter->tokens_low)
 		stock_drain(adapter);
-	wanted = adapter->tokens + adapter->tokens_asked < TOKEN_LOW &&
+	wanted = adapter->tokens + adapter->tokens_asked < adapter->tokens_low &&
 		 (!adapter->refill_failed || ++adapter->refill_patience % REFILL_PATIENCE == 0);
 	if (wanted)
 		adapter->tokens_asked += SHM_REFILL_MAX;
