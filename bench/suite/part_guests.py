@@ -55,7 +55,7 @@ access = read,write,atomic
 """
 
 
-def build_image(build):
+def build_image(build, patience):
     """Outside of the namespaces, since it may need the network. The reason when it failed."""
     added = f"{STATE}/added"
     programs = [f"{build}/app/orield", f"{build}/app/oriel-target", f"{build}/bench/stock-export",
@@ -72,7 +72,7 @@ def build_image(build):
             programs.append(copy)
         words = [word for program in programs for word in ("--add", program)]
         done = subprocess.run(
-            [HARNESS, "image", *words], capture_output=True, text=True, check=False, timeout=300,
+            [HARNESS, "image", *words], capture_output=True, text=True, check=False, timeout=patience,
             env={**os.environ, "ORIEL_GUEST_DIR": STATE})
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"no image for guests: {error}"
@@ -132,10 +132,10 @@ class GuestsPart(Part):
 
     def boot(self, name):
         core = self.world.cores.generator if name == "client" else self.world.cores.worker
+        self.running.append(name)  # if it fails on the way, or its time is over, it is ended too
         run([HARNESS, "start", name, "--net", f"vhost:{socket_of(name)}", "--ip",
              f"{GUESTS[name]}/24", "--mem", "900", "--boot-timeout", "240"], core=core,
             timeout=270, environment={"ORIEL_GUEST_DIR": STATE})
-        self.running.append(name)
 
     def serve(self, name):
         """What the generator finds in it."""

@@ -11,6 +11,7 @@ WRITES = ["-q", "8", "-s", "64"]
 READS = ["-q", "32", "-o", "read", "-s", "64"]
 LARGE = ["-q", "4", "-s", "65536", "-t", "8", "-a", "4"]
 SIZES = (8, 64, 256, 1024, 4096, 16384, 65536)
+QUICK_SIZES = (64, 1024, 16384)
 
 
 class LinkPart(Part):
@@ -64,9 +65,8 @@ class LinkPart(Part):
             Measure("idle_busy", {"idle"}, lambda: self.idle(self.orield)),
             Measure("idle_adaptive", {"idle"}, lambda: self.idle(self.adaptive)),
         ]
-        if not self.world.quick:
-            every += [Measure(f"size{size}", {"sizes"}, lambda size=size: self.size(size), 1)
-                      for size in SIZES]
+        every += [Measure(f"size{size}", {"sizes"}, lambda size=size: self.size(size), 1)
+                  for size in (QUICK_SIZES if self.world.quick else SIZES)]
         return [measure for measure in every if measure.keys & self.wanted]
 
     def writes(self):

@@ -5,6 +5,7 @@ from .samples import Measure, Part
 
 QPS, WINDOWS = 10_000, 1_000_000
 COUNTS = {"qps": (10, 100, 1000), "windows": (10, 1000, 10_000, 100_000)}
+QUICK_COUNTS = {"qps": (100,), "windows": (1000,)}
 
 
 class ScalePart(Part):
@@ -25,11 +26,11 @@ class ScalePart(Part):
                  Measure(f"scale_windows{self.windows}", {"P5"},
                          lambda: self.writes(1, self.windows)),
                  Measure("scale_both", {"P5"}, lambda: self.writes(QPS, self.windows))]
-        if not self.world.quick:
-            every += [Measure(f"count_qps{n}", {"counts"}, lambda n=n: self.writes(n, 1), 1)
-                      for n in (1, *COUNTS["qps"], QPS)]
-            every += [Measure(f"count_windows{n}", {"counts"}, lambda n=n: self.writes(1, n), 1)
-                      for n in (1, *COUNTS["windows"], WINDOWS)]
+        between = QUICK_COUNTS if self.world.quick else COUNTS
+        every += [Measure(f"count_qps{n}", {"counts"}, lambda n=n: self.writes(n, 1), 1)
+                  for n in (1, *between["qps"], QPS)]
+        every += [Measure(f"count_windows{n}", {"counts"}, lambda n=n: self.writes(1, n), 1)
+                  for n in (1, *between["windows"], self.windows)]
         return [measure for measure in every if measure.keys & self.wanted]
 
     def writes(self, qps, windows):

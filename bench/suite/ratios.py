@@ -21,6 +21,10 @@ class Ratio:
                 values[name] = None
                 if name in self.goals:
                     reasons.append(f"{name}: {failed}")
+            except (ArithmeticError, LookupError, ValueError) as error:
+                values[name] = None
+                if name in self.goals:
+                    reasons.append(f"{name}: its figures make no ratio: {error!r}")
         first = next(iter(values))
         notes = {name: value for name, value in values.items()
                  if name not in self.goals and value is not None}

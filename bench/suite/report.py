@@ -27,6 +27,21 @@ def collect(args, machine, noise, samples, seconds):
     return results
 
 
+def compare(results, folder):
+    """With what stands there from the run before: instructions are exact, so any change is one."""
+    try:
+        with open(f"{folder}/latest.json", encoding="utf-8") as file:
+            before = json.load(file)
+        old = {name: figure["median"] for name, figure in before["figures"].items()}
+        results["compared_with"] = f"{before['when']}, {before['machine']['oriel']}"
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return
+    new = {name: figure["median"] for name, figure in results["figures"].items()}
+    results["instructions_changed"] = {
+        name: {"before": old[name], "now": median} for name, median in new.items()
+        if name.startswith("instructions_") and name in old and old[name] != median}
+
+
 def write(results, folder):
     for name, text in (("latest.json", json.dumps(results, indent=1) + "\n"),
                        ("latest.md", markdown(results))):
@@ -53,7 +68,8 @@ def number(value):
 def markdown(results):
     return "".join([
         f"# Measured {results['when']}, {results['form']} form\n\n", about(results), "\n",
-        table(results), "\n", beside(results), figures(results), charts(results)])
+        table(results), "\n", beside(results), changes(results), figures(results),
+        charts(results)])
 
 
 def about(results):
@@ -120,6 +136,16 @@ def beside(results):
     for what, kind in results["extra"].get("P7", {}).items():
         lines.append(f"- P7: {what} {kind}")
     return "## Beside these\n\n" + "\n".join(lines) + "\n\n" if lines else ""
+
+
+def changes(results):
+    if "compared_with" not in results:
+        return ""
+    lines = [f"- {name.removeprefix('instructions_')}: {change['before']:.1f} before, "
+             f"{change['now']:.1f} now" for name, change in results["instructions_changed"].items()]
+    return (f"## Instructions since the run before ({results['compared_with']})\n\n" +
+            ("\n".join(lines) if lines else "None of those counted in both has changed.") +
+            "\n\n")
 
 
 def one_line(text):

@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 
-from .world import Failed
+from .world import Failed, OutOfTime
 
 # `figure` names it; `keys` are what of --list needs it; `take()` gives a number, or several by
 # name; it is taken in `most` rounds at the most.
@@ -105,6 +105,9 @@ def take_rounds(samples, measures, rounds, before_round=None, deadline=None):
             except Failed as failed:
                 samples.reasons[measure.figure] = str(failed)
                 print(f"  {measure.figure}: {failed}", file=sys.stderr, flush=True)
+            except OutOfTime:
+                samples.reasons[measure.figure] = "the time of its part was over"
+                raise
             except Exception:  # pylint: disable=broad-except
                 samples.reasons[measure.figure] = traceback.format_exc()[-600:]
                 traceback.print_exc()
