@@ -31,7 +31,7 @@ class World:
         self.build = build
         self.quick = quick
         self.seconds = 0.4 if quick else 0.7
-        self.deadline = (begin or time.monotonic()) + 165  # of a quick run: no part goes on after it
+        self.deadline = (begin or time.monotonic()) + 165  # of a quick run
         self.cores = choose_cores()
         self.servers = []
         self.deaths = []  # servers that ended by themselves

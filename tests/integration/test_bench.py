@@ -16,7 +16,7 @@ BENCH = f"{os.path.dirname(os.path.abspath(__file__))}/../../bench"
 sys.path.insert(0, BENCH)
 from suite import charts, report, samples  # noqa: E402
 from suite.ratios import RATIOS  # noqa: E402
-from suite.world import Failed  # noqa: E402
+from suite.world import Failed, OutOfTime  # noqa: E402
 
 KEYS = [f"P{n}" for n in range(1, 11)]
 MACHINE = {"processor": "A processor", "processors": 2, "virtual": True, "kernel": "6.1", "dpdk":
@@ -96,6 +96,50 @@ def failures():
     expect_equal(taken.good("c"), [7.0, 7.0], "rounds of the good one")
     expect_equal(taken.why("a.p50"), "no link", "reason")
     expect("KeyError" in taken.why("b"), f"reason: {taken.why('b')}")
+
+
+@test("a part whose time is over ends there, and keeps what it has; a ratio by zero is none")
+def out_of_time():
+    def over():
+        raise OutOfTime()
+    taken = samples.Samples()
+    try:
+        samples.take_rounds(taken, [samples.Measure("a", {"P1"}, lambda: 7.0),
+                                    samples.Measure("b", {"P1"}, over),
+                                    samples.Measure("c", {"P1"}, lambda: 8.0)], 2)
+        expect(False, "the rounds went on")
+    except OutOfTime:
+        pass
+    expect_equal((taken.good("a"), taken.good("c")), ([7.0], []), "what was measured before")
+    expect("time" in taken.why("b"), f"reason: {taken.why('b')}")
+    taken.add("write64", 0, 5.0)
+    taken.add("rxonly", 0, 0.0)
+    result = next(ratio for ratio in RATIOS if ratio.key == "P1").result(taken)
+    expect(result["value"] is None and "no ratio" in result["reason"], f"P1: {result}")
+
+
+@test("instructions that are not those of the run before are named, whatever stands there")
+def compared():
+    with tempfile.TemporaryDirectory() as folder:
+        first = collected()
+        report.compare(first, folder)
+        expect("compared_with" not in first, "there is nothing to compare with")
+        for stage, count in (("parse", 200.0), ("ring", 50.0)):
+            first["figures"][f"instructions_{stage}"] = samples.summary([count])
+        report.write(first, folder)
+        second = collected()
+        for stage, count in (("parse", 203.5), ("ring", 50.0)):
+            second["figures"][f"instructions_{stage}"] = samples.summary([count])
+        report.compare(second, folder)
+        expect_equal(second["instructions_changed"],
+                     {"instructions_parse": {"before": 200.0, "now": 203.5}}, "changes")
+        expect("parse: 200.0 before, 203.5 now" in report.markdown(second), "in the Markdown")
+        for text in ("", "[]", "{}", '{"figures": 3}'):
+            with open(f"{folder}/latest.json", "w", encoding="utf-8") as file:
+                file.write(text)
+            third = collected()
+            report.compare(third, folder)
+            expect("compared_with" not in third, f"compared with {text!r}")
 
 
 @test("latest.json, latest.md and the charts are written, whole")
