@@ -37,7 +37,7 @@ def run(rig, report):
                     f"udaddy -b {theirs} -c 8 -C 10",
                     f"oriel-udaddy -s {theirs} -p {UDADDY_PORT} -c 8 -C 10")
         report.test(f"{where} cmtime", times, rig, ours)
-    report.test(f"{rig.link} examples leave nothing behind", nothing_left, rig, before)
+    report.test(f"{rig.link} examples leave nothing behind", rig.must_have, before)
 
 
 def serve(rig, ours, stock):
@@ -87,15 +87,8 @@ def ask(rig, stock, ours):
     """The stock server in the guest, our client here."""
     mark = f"/tmp/{stock.split()[0]}.status"
     rig.guest(f"rm -f {mark}; ({stock} >{mark}.log 2>&1; echo $? >{mark}) &")
-    time.sleep(3)    # it says nothing when it begins to listen
     program, *options = ours.split()
-    client = rig.example(program, *options)
-    try:
-        status = client.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        client.kill()
-        client.wait()
-        status = f"not at all within {PATIENCE} s"
+    status = rig.ask_server(program, options, PATIENCE)
     said = rig.guest(f"for i in $(seq 30); do [ -s {mark} ] && break; sleep 1; done; "
                      f"tail -n 15 {mark}.log; echo status $(cat {mark})")
     if status or "status 0" not in said.splitlines():
@@ -109,11 +102,3 @@ def wait_for(condition, seconds=60):
         if time.monotonic() > deadline:
             raise Failure(f"not within {seconds} s")
         time.sleep(0.1)
-
-
-def nothing_left(rig, before, seconds=60):
-    deadline = time.monotonic() + seconds
-    while (now := rig.objects()) != before:
-        if time.monotonic() > deadline:
-            raise Failure(f"objects of the daemon, before and after:\n{before}\n{now}")
-        time.sleep(0.5)

@@ -11,8 +11,8 @@ FAULTS = {
     "loss": ("lost", ["loss=1%", "seed=1"]),
     "noise": ("duplicated", ["duplicate=1%", "reorder=1%", "corrupt=0.1%", "seed=2"]),
 }
-# A stock client waits seconds for each answer lost, unless told not to: 67 ms.
-CLIENT = "-t 14"
+# A stock client waits seconds for each answer lost, unless told not to: 134 ms.
+CLIENT = "-t 15"
 TARGET = ["data", "atomic", "pipeline", "sendinv", "cycles 5"]
 OUT = ["send", "write", "read", "atomic", "serve", "pipeline", "late", "invalidate", "cycles 5"]
 MEBIBYTES = 8

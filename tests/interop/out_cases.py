@@ -38,7 +38,8 @@ def perftest(rig, operation):
     rig.guest(f"ib_{operation}_bw -R -n 64 -s 65536 -p {PERFTEST_PORT} >/tmp/perftest 2>&1 &")
     try:
         rig.connect_out(4, f"perftest {operation}", PERFTEST_PORT)
-        said = rig.guest("sleep 1; cat /tmp/perftest")
+        said = rig.guest("for i in $(seq 300); do grep -q '^ *65536 ' /tmp/perftest && break; "
+                         "sleep 0.1; done; cat /tmp/perftest")
     except Failure as failure:
         raise Failure(f"{failure}\n{rig.guest('cat /tmp/perftest')}") from None
     if not re.search(r"^\s*65536\s+64\s", said, re.M):

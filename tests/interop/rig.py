@@ -24,6 +24,8 @@ PROGRAMS = {"orield": "app/orield", "oriel-target": "app/oriel-target",
 GUEST_PROGRAMS = ["tests/interop/export-client", "tests/interop/stock-server"]
 PORT, READ_ONLY_PORT = 7471, 7472
 STOCK_PORT = 7480
+PATIENCE = 60   # seconds until something that must happen counts as not happening
+BOOT_PATIENCE = 300
 
 DAEMON_CONFIG = """[daemon]
 workers = 1
@@ -130,7 +132,7 @@ class Rig:
         command(HARNESS, "start", GUEST, "--net", net, "--ip", f"{self.guest_address[4]}/24",
                 "--ip6", f"{self.guest_address[6]}/64", "--max-mtu", str(MAX_MTU), *pcap,
                 "--second", f"tap:{HOST_TAP}", "--second-ip", f"{GUEST_HOST_ADDRESS}/24",
-                timeout=200)
+                "--boot-timeout", str(BOOT_PATIENCE), timeout=BOOT_PATIENCE + 30)
         self.client(4, "wait 60")
         report.result(f"{self.link} set-up")
 
@@ -160,6 +162,14 @@ class Rig:
         with open(f"{self.dir}/{name}.ini", "w") as file:
             file.write(text)
 
+    def must_have(self, before):
+        """Waits until the daemon holds what it held then: nothing of any client's is left."""
+        deadline = time.monotonic() + PATIENCE
+        while (now := self.objects()) != before:
+            if time.monotonic() > deadline:
+                raise Failure(f"objects of the daemon, before and after:\n{before}\n{now}")
+            time.sleep(0.5)
+
     def objects(self):
         said = command(self.programs["orielctl"], "--socket", self.socket, "--json", "status")
         status = json.loads(said)["status"]
@@ -177,7 +187,25 @@ class Rig:
                                     stdout=log, stderr=log,
                                     env={**os.environ, "ORIEL_SOCKET": self.socket})
 
-    def wait_for_daemon(self, seconds=30):
+    def ask_server(self, name, words, patience):
+        """Runs a program of ours that asks a server in the guest, which says nothing when it
+        begins to listen: who was refused asks again. Returns the exit status, or says what
+        became of the program instead."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            client = self.example(name, *words)
+            try:
+                status = client.wait(patience)
+            except subprocess.TimeoutExpired:
+                client.kill()
+                client.wait()
+                return f"not at all within {patience} s"
+            if (not status or time.monotonic() > deadline
+                    or "refused" not in self.log(name).lower()):
+                return status
+            time.sleep(0.5)
+
+    def wait_for_daemon(self, seconds=PATIENCE):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.must_run("orield")
@@ -196,7 +224,7 @@ class Rig:
         self.running[name].kill()
         self.running[name].wait()
 
-    def end(self, name, seconds=20):
+    def end(self, name, seconds=PATIENCE):
         """SIGTERM must end a program in order."""
         self.must_run(name)
         self.running[name].terminate()

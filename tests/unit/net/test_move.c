@@ -247,12 +247,21 @@ static void expect_shares(void)
 	}
 }
 
-/* Until no move is under way and nothing is on its way home. */
+/*
+ * Until no move is under way and nothing is on its way home: each worker has had hundreds of
+ * turns, however seldom the machine gives it one.
+ */
 static void settle(void)
 {
-	for (int i = 0; i < 2000; i++) {
-		move_rig_turn();
-		usleep(100);
+	for (int turn = 0; turn < 200; turn++) {
+		const uint64_t grace = memory_grace_start(wire.near.memory);
+
+		do {
+			for (int i = 0; i < 10; i++) {
+				move_rig_turn();
+				usleep(100);
+			}
+		} while (!memory_grace_done(wire.near.memory, grace));
 	}
 }
 
