@@ -525,8 +525,13 @@ bool requester_execute(struct transport *t, struct qp *qp, struct flight *flight
 
 unsigned int requester_send(struct transport *t, struct qp *qp)
 {
-	unsigned int sent = plain_send(t, qp);
+	unsigned int sent;
 
+	/* Of those whose turn it is most only answer. */
+	if (qp->first_flight == 0 &&
+	    work_posted(t, qp, &qp->send, &qp_local(t, qp)->memory->send) == 0)
+		return 0;
+	sent = plain_send(t, qp);
 	while (sent < POLL_FRAMES && t->left > 0 && qp->state == QP_RTS &&
 	       !(qp->flags & QP_RNR_WAIT)) {
 		struct flight *flight = requester_next(t, qp);
