@@ -30,6 +30,11 @@ const char *options_operation(enum perf_operation operation)
 	return operations[operation];
 }
 
+bool options_is_atomic(const struct perf_options *options)
+{
+	return options->operation == PERF_FETCH_ADD || options->operation == PERF_COMPARE_SWAP;
+}
+
 static bool parse_operation(const char *text, struct perf_options *options)
 {
 	char word[32];
@@ -85,14 +90,49 @@ static const char *common_contradiction(const struct perf_options *options,
 	return NULL;
 }
 
+/* perftest's other side knows nothing of these, so they go where it need not. */
+static const char *perftest_extras(const struct perf_options *options)
+{
+	const bool send = options->operation == PERF_SEND;
+	const bool turns = options->operation == PERF_WRITE && options->mode == PERF_LATENCY;
+
+	if (options->per_window)
+		return "--per-window is for exports: perftest's memory has one token";
+	if (options->server && (options->verify || options->warm_up > 0))
+		return "--verify and --warm-up are for the client's side: the server only serves";
+	if (options->warm_up > 0 && send)
+		return "--warm-up: perftest's receiver counts every message and has receives for "
+		       "those only";
+	if (options->warm_up > 0 && turns)
+		return "--warm-up: the other side of write_lat answers every message: use "
+		       "write_bw, read or atomic";
+	if (!options->verify)
+		return NULL;
+	if (send)
+		return "--verify: perftest's receiver does not look at what arrives, and what it "
+		       "sends nobody knows: use write_bw, read or atomic";
+	if (turns)
+		return "--verify: the other side of write_lat overwrites our memory as we do its: "
+		       "use write_bw, read or atomic";
+	if (options->bidirectional)
+		return "--verify: what the other side does meanwhile changes its memory: leave "
+		       "--bidirectional away";
+	if (options->type != OrielQpTypeRc)
+		return "--verify reads back what it wrote, for which only --connection RC will do";
+	return NULL;
+}
+
 /* What perftest has no word for. */
 static const char *perftest_contradiction(const struct perf_options *options,
 					  const struct flags_seen *seen)
 {
-	const bool atomic =
-		options->operation == PERF_FETCH_ADD || options->operation == PERF_COMPARE_SWAP;
+	const bool atomic = options_is_atomic(options);
 	const bool one_sided = options->operation == PERF_READ || atomic;
+	const char *problem = perftest_extras(options);
 
+	if (options->operation == PERF_MIXED)
+		return "--export ADDRESS:PORT is missing: perftest lets its memory be written or "
+		       "read, never both, so mixed is for exports";
 	if (options->operation >= PERF_MIXED || options->summary)
 		return "--export ADDRESS:PORT is missing: perftest has write, read, send and "
 		       "atomic only";
@@ -102,9 +142,8 @@ static const char *perftest_contradiction(const struct perf_options *options,
 		return "datagrams are sent: use send, or another --connection";
 	if (options->rdma_cm && options->type == OrielQpTypeUc)
 		return "rdma_cm connects no UC: leave -R away";
-	if (options->verify || options->warm_up > 0 || options->per_window)
-		return "--verify, --warm-up and --per-window are for exports: perftest's other "
-		       "side knows of none";
+	if (problem)
+		return problem;
 	if (options->mode == PERF_LATENCY && options->bidirectional)
 		return "latency is measured one way: leave --bidirectional away";
 	return common_contradiction(options, seen, atomic);
@@ -113,8 +152,7 @@ static const char *perftest_contradiction(const struct perf_options *options,
 /* What does not go together, each with what to do instead. */
 static const char *contradiction(const struct perf_options *options, const struct flags_seen *seen)
 {
-	const bool atomic =
-		options->operation == PERF_FETCH_ADD || options->operation == PERF_COMPARE_SWAP;
+	const bool atomic = options_is_atomic(options);
 
 	if (!options->export.ss_family)
 		return perftest_contradiction(options, seen);
@@ -142,7 +180,7 @@ static void fill_in(struct perf_options *options, const struct flags_seen *seen)
 
 	if (!options->export.ss_family && !flags_has(seen, "duration") && !options->iterations)
 		options->iterations = bandwidth && options->operation == PERF_WRITE ? 5000 : 1000;
-	if (options->operation == PERF_FETCH_ADD || options->operation == PERF_COMPARE_SWAP)
+	if (options_is_atomic(options))
 		options->size = 8;
 	else if (!flags_has(seen, "size"))
 		options->size = options->operation >= PERF_BIND  ? 4096

@@ -85,5 +85,6 @@ struct perf_options {
 /* 0: go on; 1: help or version was printed; -EINVAL: a message was printed. */
 int options_parse(int argc, char **argv, struct perf_options *options);
 const char *options_operation(enum perf_operation operation);
+bool options_is_atomic(const struct perf_options *options);
 
 #endif

@@ -4,11 +4,6 @@
 
 #include <stdio.h>
 
-static bool is_atomic(const struct perf_options *options)
-{
-	return options->operation == PERF_FETCH_ADD || options->operation == PERF_COMPARE_SWAP;
-}
-
 uint64_t run_step(const struct perf_options *options)
 {
 	return options->size ? ((uint64_t)options->size + 63) & ~63ull : 64;
@@ -52,7 +47,7 @@ static bool access_granted(const struct way *way, const struct perf_options *opt
 		wanted |= EXPORT_WRITE;
 	if (options->operation == PERF_READ || options->operation == PERF_MIXED)
 		wanted |= EXPORT_READ;
-	if (is_atomic(options))
+	if (options_is_atomic(options))
 		wanted |= EXPORT_ATOMIC;
 	if (options->verify && (wanted & EXPORT_ATOMIC))
 		wanted |= EXPORT_READ;
@@ -95,15 +90,19 @@ static bool warm_up(struct way *way, const struct perf_options *options)
 static bool verified_load(struct way *way, const struct perf_options *options, double seconds,
 			  struct run_result *result)
 {
-	struct verify *verify =
-		verify_open(&way->session, options, run_step(options), run_places(way, options));
+	const bool writes = options->export.ss_family || options->operation == PERF_WRITE;
+	struct verify *verify;
 	bool good;
 
+	if (!verify_possible(&way->session, options))
+		return false;
+	verify = verify_open(&way->session, options, run_step(options), run_places(way, options));
 	if (!verify)
 		return session_complain("verification", STATUS_NO_MEMORY);
-	good = (is_atomic(options) || verify_sizes(&way->session, &result->verified)) &&
+	good = (options_is_atomic(options) || !writes ||
+		verify_sizes(&way->session, &result->verified)) &&
 	       verify_before(verify) &&
-	       load(way, options, is_atomic(options) ? NULL : verify, seconds, result) &&
+	       load(way, options, options_is_atomic(options) ? NULL : verify, seconds, result) &&
 	       verify_after(verify, result, &result->verified);
 	verify_close(verify);
 	return good;

@@ -101,6 +101,8 @@ void meter_look(struct meter *meter, uint64_t now, uint64_t messages);
 void meter_end(struct meter *meter, uint64_t messages, struct run_result *result);
 
 /* --- verify.c --- */
+/* Whether the other side allows it; else a message was printed. */
+bool verify_possible(struct session *session, const struct perf_options *options);
 /* Writes and reads back sizes around the MTU. */
 bool verify_sizes(struct session *session, uint64_t *bytes);
 struct verify *verify_open(struct session *session, const struct perf_options *options,

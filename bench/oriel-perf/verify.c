@@ -19,17 +19,23 @@ struct verify {
 	uint32_t *unused, unused_top; /* slots */
 	uint64_t bytes;               /* compared */
 	uint64_t sum;                 /* of the atomic counters before */
+	/*
+	 * READs of a perftest, whose memory holds what nobody knows, and keeps it: what is there at
+	 * the start must come each time.
+	 */
+	bool unknown;
 };
 
 /* --- one request ------------------------------------------------------------------------- */
 
-static bool transfer(struct session *session, enum perf_operation operation, uint64_t local,
-		     uint64_t remote, uint32_t size)
+static bool transfer_by(struct peer *peer, enum perf_operation operation, uint64_t local,
+			uint64_t remote, uint32_t size)
 {
 	const struct request request = {
 		.operation = operation, .local = local, .remote = remote, .size = size
 	};
-	NTSTATUS status = post_request(session->peers, &request);
+	struct session *session = peer->session;
+	NTSTATUS status = post_request(peer, &request);
 	NDK_RESULT_EX result;
 	ULONG count;
 
@@ -40,6 +46,43 @@ static bool transfer(struct session *session, enum perf_operation operation, uin
 		return false;
 	}
 	return post_completed(&result);
+}
+
+static bool transfer(struct session *session, enum perf_operation operation, uint64_t local,
+		     uint64_t remote, uint32_t size)
+{
+	return transfer_by(session->peers, operation, local, remote, size);
+}
+
+/* --- what the other side is ---------------------------------------------------------------- */
+
+/* All queue pairs reach the same memory at an export and at an oriel-perf, not at a perftest. */
+static bool memory_is_one(const struct session *session)
+{
+	for (uint32_t i = 1; i < session->options.queue_pairs; i++)
+		if (session->peers[i].remote.address != session->peers[0].remote.address)
+			return false;
+	return true;
+}
+
+/* What cannot be known before: a perftest's memory grants what its test needs and no more. */
+bool verify_possible(struct session *session, const struct perf_options *options)
+{
+	if (options->export.ss_family || options_is_atomic(options))
+		return true;
+	if (!memory_is_one(session)) {
+		fputs("oriel-perf: --verify: each queue pair has a memory of its own at the other "
+		      "side: use one queue pair\n",
+		      stderr);
+		return false;
+	}
+	if (options->operation == PERF_READ || transfer(session, PERF_READ, 0, 0, 1))
+		return true;
+	fputs("oriel-perf: --verify reads back what was written, and the other side refuses to be "
+	      "read: perftest lets the memory of a write test be written only. Run oriel-perf "
+	      "there, or leave --verify away\n",
+	      stderr);
+	return false;
 }
 
 /* --- sizes around the MTU ---------------------------------------------------------------- */
@@ -128,7 +171,9 @@ struct verify *verify_open(struct session *session, const struct perf_options *o
 				   .written = calloc(places, 1),
 				   .place = calloc(slots, sizeof(uint32_t)),
 				   .unused = calloc(slots, sizeof(uint32_t)),
-				   .unused_top = slots };
+				   .unused_top = slots,
+				   .unknown = !options->export.ss_family &&
+					      options->operation == PERF_READ };
 	if (!verify->written || !verify->place || !verify->unused) {
 		verify_close(verify);
 		return NULL;
@@ -150,8 +195,25 @@ void verify_close(struct verify *verify)
 
 static bool is_atomic(const struct verify *verify)
 {
-	return verify->options->operation == PERF_FETCH_ADD ||
-	       verify->options->operation == PERF_COMPARE_SWAP;
+	return options_is_atomic(verify->options);
+}
+
+/* A perftest's counters may not be read, but say what they were when they are counted up. */
+static bool count_counters(struct verify *verify, uint64_t *sum)
+{
+	const struct session *session = verify->session;
+	uint64_t counter;
+
+	*sum = 0;
+	for (uint32_t i = 0; i < session->options.queue_pairs; i++) {
+		struct peer *peer = &session->peers[i];
+
+		if (!transfer_by(peer, PERF_FETCH_ADD, 0, i * 8ull % peer->remote.length, 8))
+			return false;
+		memcpy(&counter, session->sink, sizeof(counter));
+		*sum += counter;
+	}
+	return true;
 }
 
 /* Each connection has a counter of its own, or shares one: only the sum counts. */
@@ -160,6 +222,8 @@ static bool sum_counters(struct verify *verify, uint64_t *sum)
 	const struct session *session = verify->session;
 	uint64_t length = session->options.queue_pairs * 8ull, counter;
 
+	if (!verify->options->export.ss_family)
+		return count_counters(verify, sum);
 	if (length > session->peers[0].remote.length)
 		length = session->peers[0].remote.length & ~7ull;
 	if (!transfer(verify->session, PERF_READ, 0, 0, (uint32_t)length))
@@ -172,13 +236,32 @@ static bool sum_counters(struct verify *verify, uint64_t *sum)
 	return true;
 }
 
+static bool learn(struct verify *verify)
+{
+	for (uint64_t at = 0; at < range(verify); at += CHUNK) {
+		uint32_t chunk = chunk_at(verify, at);
+
+		if (!transfer(verify->session, PERF_READ, 0, at, chunk))
+			return false;
+		memcpy(verify->session->source + at, verify->session->sink, chunk);
+	}
+	return true;
+}
+
 /* Something else than what will be written, so that a WRITE that does nothing is seen. */
 bool verify_before(struct verify *verify)
 {
 	uint32_t chunk;
 
-	if (is_atomic(verify))
-		return sum_counters(verify, &verify->sum);
+	if (is_atomic(verify)) {
+		if (!sum_counters(verify, &verify->sum))
+			return false;
+		if (!verify->options->export.ss_family)
+			verify->sum += verify->session->options.queue_pairs;
+		return true;
+	}
+	if (verify->unknown)
+		return learn(verify);
 	fill_source(verify, 0);
 	for (uint64_t at = 0; at < range(verify); at += CHUNK) {
 		chunk = chunk_at(verify, at);
@@ -206,7 +289,8 @@ static bool check_chunk(struct verify *verify, uint64_t at)
 	if (!transfer(verify->session, PERF_READ, 0, at, size))
 		return false;
 	for (uint32_t k = 0; k < size; k++) {
-		uint8_t wanted = value(at + k, generation_of(verify, at + k));
+		uint8_t wanted = verify->unknown ? verify->session->source[at + k]
+						 : value(at + k, generation_of(verify, at + k));
 
 		if (verify->session->sink[k] != wanted)
 			return differs(at + k, wanted, verify->session->sink[k]);

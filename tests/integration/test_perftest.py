@@ -127,6 +127,33 @@ def ipv6():
         expect("oriel-perf: the other side" in end.log(), end.log())
 
 
+@test("--verify against perftest's side: written and read back, read twice, counted")
+def verified():
+    for name, more, server_more in (
+            ("write_bw", ["-s", "3000"], []), ("write_bw", ["-s", "100", "-q", "2"], []),
+            ("write_bw", ["-s", "5000", "-R"], ["-R"]), ("read_bw", ["-s", "5000"], []),
+            ("read_lat", ["-s", "64"], []), ("atomic_bw", ["-q", "3"], []),
+            ("atomic_lat", [], []), ("atomic_bw", ["-A", "CMP_AND_SWAP"], ["-A", "CMP_AND_SWAP"])):
+        words = [word for word in more if word not in ("-R", "-A", "CMP_AND_SWAP")]
+        _, ours = run([name, "-n", "50", *words, *server_more],
+                      [name, "-n", "50", *more, "--verify"])
+        expect(ours[0]["verified_bytes"] > 0, f"{name} {more}: {ours}")
+        expect_equal(ours[0]["messages"], 150 if "3" in more else 100 if "2" in more else 50, name)
+    clean()
+
+
+@test("--warm-up where the other side only serves: before the measurement, and not part of it")
+def warm_up():
+    for name in ("write_bw", "read_bw", "read_lat", "atomic_bw"):
+        before = Stage.server.ask("stats")["workers"]["0"]
+        _, ours = run([name, "-n", "50"], [name, "-n", "50", "--warm-up", "0.1"])
+        after = Stage.server.ask("stats")["workers"]["0"]
+        kind = {"write": "rx_write", "read": "rx_read", "atomic": "rx_atomic"}[name.split("_")[0]]
+        expect_equal(ours[0]["messages"], 50, f"{name}: messages measured")
+        expect(after[kind] - before[kind] > 50, f"{name}: {after[kind] - before[kind]} served")
+    clean()
+
+
 @test("what does not go together, and a server that is not there, are told")
 def told():
     def fails(arguments, text):
@@ -140,6 +167,15 @@ def told():
     fails(["bind", "localhost"], "--export")
     fails(["write_bw", "-c", "UC", "-R", "localhost"], "rdma_cm")
     fails(["write_bw", "-p", "9", "localhost"], "Connection refused")
+    fails(["mixed", "localhost"], "written or read, never both")
+    fails(["send_bw", "--verify", "localhost"], "does not look at what arrives")
+    fails(["write_lat", "--verify", "localhost"], "overwrites our memory")
+    fails(["write_bw", "-b", "--verify", "localhost"], "changes its memory")
+    fails(["write_bw", "-c", "UC", "--verify", "localhost"], "--connection RC")
+    fails(["send_bw", "--perform_warm_up", "localhost"], "counts every message")
+    fails(["write_lat", "--warm-up", "1", "localhost"], "answers every message")
+    fails(["write_bw", "--verify"], "the client's side")
+    fails(["write_bw", "--per-window", "1", "localhost"], "one token")
 
 
 if __name__ == "__main__":
