@@ -48,14 +48,14 @@ static inline bool is_plain(const struct plain *plain, const struct flight *flig
 	return flight->nsge == 1 && plain->qp->send.max_sge;
 }
 
-/* Where the bytes lie, NULL if they are in the flight already. False: requester_send() says why. */
+/* Where the bytes lie, which for inline ones is the flight. False: requester_send() says why. */
 static inline bool take_payload(const struct plain *plain, struct flight *flight,
 				const uint8_t *payload, struct access *access)
 {
 	const struct accessor who = qp_accessor(plain->t, plain->qp);
 
-	access->pointer = NULL;
 	if (flight->flags & SHM_FLAG_INLINE) {
+		*access = (struct access){ .pointer = flight->data };
 		flight->nsge = 0;
 		flight->length = flight->inline_length;
 		for (uint32_t i = 0; i < flight->inline_length; i += 16)
@@ -71,8 +71,8 @@ static inline bool take_payload(const struct plain *plain, struct flight *flight
 			    access) == ACCESS_OK;
 }
 
-static inline uint8_t *write_headers(const struct plain *plain, const struct flight *flight,
-				     uint8_t *data)
+static inline void write_headers(const struct plain *plain, const struct flight *flight,
+				 uint8_t *data)
 {
 	const struct frame_template *template = &plain->local->frame;
 	const bool writes = flight->opcode == SHM_WR_WRITE;
@@ -86,25 +86,20 @@ static inline uint8_t *write_headers(const struct plain *plain, const struct fli
 			      (uint64_t)PKEY_DEFAULT << 32 | plain->qp->remote_qpn);
 	put_be32(bth + 8, (uint32_t)BTH_ACK << 24 | plain->qp->next_psn);
 	if (!writes)
-		return bth + sizeof(struct bth);
+		return;
 	put_be64(bth + sizeof(struct bth), flight->address);
 	put_be64(bth + sizeof(struct bth) + 8,
 		 (uint64_t)flight->token << 32 | (uint32_t)flight->length);
-	return bth + sizeof(struct bth) + sizeof(struct reth);
 }
 
 /* False: the memory was taken away meanwhile. */
 static inline bool fill_frame(const struct plain *plain, const struct flight *flight,
 			      struct pktbuf *packet, const struct access *access)
 {
-	uint8_t *place = write_headers(plain, flight, packet->data);
-	const uint32_t length = (uint32_t)flight->length;
-
-	/* The room for a pad, an ICRC and larger headers than these takes what is too much. */
-	for (uint32_t i = 0; !access->pointer && i < length; i += 16)
-		memcpy(place + i, flight->data + i, 16);
-	packet->length = frame_finish(packet->data, &plain->local->frame, access->pointer, length);
-	return !access->pointer || !access_poisoned(access);
+	write_headers(plain, flight, packet->data);
+	packet->length = frame_finish(packet->data, &plain->local->frame, access->pointer,
+				      (uint32_t)flight->length);
+	return !access->poisoned || !access_poisoned(access);
 }
 
 /* From here on it is a request in progress, and adopted as one. */
@@ -167,8 +162,7 @@ static inline bool send_one(const struct plain *plain)
 }
 
 /* Nothing has to be sent again or is told to wait. */
-static bool way_is_free(const struct transport *t, const struct qp *qp,
-			const struct qp_local *local)
+static bool way_is_free(const struct qp *qp, const struct qp_local *local)
 {
 	return qp->cursor == 0 && qp->state == QP_RTS && !(qp->flags & QP_RNR_WAIT) &&
 	       !local->paced && qp->sent_psn == qp->next_psn;
@@ -201,7 +195,7 @@ unsigned int plain_send(struct transport *t, struct qp *qp)
 	const uint32_t psn = qp->next_psn;
 	unsigned int sent = 0, most;
 
-	if (!way_is_free(t, qp, local))
+	if (!way_is_free(qp, local))
 		return 0;
 	most = most_now(t, qp, local);
 	while (sent < most && t->left > 0 && t->free_flight && send_one(&plain))

@@ -110,35 +110,6 @@ static void put_lengths(uint8_t *buffer, const struct frame_template *template, 
 	udp->length = be16_make((uint16_t)udp_length);
 }
 
-/* Payload and pad into their place; the ICRC of the packet. */
-static uint32_t copy_short(uint8_t *l3, bool is_v4, uint8_t *data, const void *payload,
-			   uint32_t length, uint32_t pad)
-{
-	if (payload)
-		memcpy(data, payload, length);
-	/* What is too much is where the ICRC goes. */
-	memset(data + length, 0, ICRC_SIZE);
-	return icrc_packet(l3, is_v4, (uint32_t)(data + length + pad - l3));
-}
-
-/* The same, where one pass to copy and one for the ICRC would each miss the first-level cache. */
-static uint32_t copy_long(uint8_t *l3, bool is_v4, uint8_t *data, const void *payload,
-			  uint32_t length, uint32_t pad)
-{
-	uint32_t crc = icrc_packet(l3, is_v4, (uint32_t)(data - l3));
-
-	if (payload)
-		crc = icrc_copy_update(crc, data, payload, length);
-	else
-		crc = icrc_update(crc, data, length);
-	if (pad == 0)
-		return crc;
-	memset(data + length, 0, pad);
-	return icrc_update(crc, data + length, pad);
-}
-
-#define SHORT_PAYLOAD 2048u
-
 uint32_t frame_finish(uint8_t *buffer, const struct frame_template *template, const void *payload,
 		      uint32_t payload_length)
 {
@@ -152,12 +123,13 @@ uint32_t frame_finish(uint8_t *buffer, const struct frame_template *template, co
 	bth_set_pad((struct bth *)bth, pad);
 	put_lengths(buffer, template,
 		    (uint32_t)(icrc + ICRC_SIZE - bth + sizeof(struct udp_header)));
-	if (payload_length <= SHORT_PAYLOAD)
-		icrc_store(icrc,
-			   copy_short(l3, template->is_v4, data, payload, payload_length, pad));
-	else
-		icrc_store(icrc,
-			   copy_long(l3, template->is_v4, data, payload, payload_length, pad));
+	if (payload && payload_length) {
+		icrc_store(icrc, icrc_packet_copy(l3, template->is_v4, (uint32_t)(data - l3),
+						  payload, payload_length, pad));
+	} else {
+		memset(data + payload_length, 0, ICRC_SIZE);
+		icrc_store(icrc, icrc_packet(l3, template->is_v4, (uint32_t)(icrc - l3)));
+	}
 	return (uint32_t)(icrc + ICRC_SIZE - buffer);
 }
 

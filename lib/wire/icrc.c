@@ -78,6 +78,27 @@ uint32_t icrc_packet(const uint8_t *l3, bool is_v4, uint32_t length)
 				  length - LONG_HEAD);
 }
 
+/* Where one pass to copy and one for the ICRC would each miss the first-level cache. */
+#define LONG_PAYLOAD 2048u
+
+uint32_t icrc_packet_copy(uint8_t *l3, bool is_v4, uint32_t head, const void *payload,
+			  uint32_t length, uint32_t pad)
+{
+	uint8_t *place = l3 + head;
+	uint32_t crc;
+
+	/* What is too much is where the ICRC goes. */
+	memset(place + length, 0, ICRC_SIZE);
+	if (icrc_method.copied && head + length + pad <= icrc_method.longest)
+		return icrc_method.copied(l3, is_v4, head, place, payload, length, pad);
+	if (length <= LONG_PAYLOAD) {
+		memcpy(place, payload, length);
+		return icrc_packet(l3, is_v4, head + length + pad);
+	}
+	crc = icrc_packet(l3, is_v4, head);
+	return icrc_update(icrc_copy_update(crc, place, payload, length), place + length, pad);
+}
+
 uint32_t icrc_compute(const struct wire_view *view)
 {
 	const uint8_t *l3 = view->frame + view->l3_offset;

@@ -20,6 +20,13 @@ uint32_t icrc_headers(const uint8_t *l3, bool is_v4);
 /* A whole IP packet of `length` bytes without its ICRC: the headers, and all behind them. */
 uint32_t icrc_packet(const uint8_t *l3, bool is_v4, uint32_t length);
 
+/*
+ * The same of `head` bytes of headers at l3 and a payload that is not behind them yet, but will be
+ * then, with `pad` zeros. As many bytes more as an ICRC has are written.
+ */
+uint32_t icrc_packet_copy(uint8_t *l3, bool is_v4, uint32_t head, const void *payload,
+			  uint32_t length, uint32_t pad);
+
 uint32_t icrc_update(uint32_t crc, const void *data, uint32_t length);
 
 /* Copies and runs the CRC over what was copied: the copy is what the ICRC covers. */

@@ -190,6 +190,40 @@ WIDE uint32_t icrc_fold_wide(const uint8_t *l3, bool is_v4, uint32_t length)
 		_mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
 }
 
+/*
+ * Payload lies apart from its headers until it has been copied behind them, and is a packet of its
+ * own as far as distances go. Each byte is loaded once, stored, and counted.
+ */
+WIDE uint32_t icrc_fold_copy_wide(const uint8_t *l3, bool is_v4, uint32_t head, uint8_t *to,
+				  const uint8_t *from, uint32_t length, uint32_t pad)
+{
+	const __m128i *power = first_power(head + length + pad);
+	const uint8_t *head_end = l3 + head, *end = from + length;
+	__m512i blocks, sum;
+	__m256i half;
+
+	blocks =
+		_mm512_or_si512(load_blocks(l3, head_end), _mm512_loadu_si512(icrc_variant[is_v4]));
+	blocks = _mm512_xor_si512(blocks, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)STATE)));
+	sum = add_times(_mm512_setzero_si512(), blocks, load_powers(power));
+	if (head > 64)
+		sum = add_times(sum, load_blocks(l3 + 64, head_end), load_powers(power + LANES));
+	power = first_power(length + pad);
+	for (; end - from >= 64; from += 64, to += 64, power += LANES) {
+		blocks = _mm512_loadu_si512(from);
+		_mm512_storeu_si512(to, blocks);
+		sum = add_times(sum, blocks, load_powers(power));
+	}
+	if (from < end) {
+		blocks = load_blocks(from, end);
+		_mm512_mask_storeu_epi8(to, _bzhi_u64(~0ull, (uint32_t)(end - from)), blocks);
+		sum = add_times(sum, blocks, load_powers(power));
+	}
+	half = _mm256_xor_si256(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
+	return ~reduce(
+		_mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
+}
+
 #else
 
 void icrc_fold_prepare(void)

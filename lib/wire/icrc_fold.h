@@ -14,6 +14,7 @@ void icrc_fold_prepare(void);
 /* Each wants what its name says: PCLMULQDQ, or VPCLMULQDQ in 512 bits. */
 #if defined(__x86_64__)
 icrc_whole icrc_fold_narrow, icrc_fold_wide;
+icrc_copied icrc_fold_copy_wide;
 #endif
 
 #endif

@@ -12,10 +12,18 @@
  */
 typedef uint32_t icrc_whole(const uint8_t *l3, bool is_v4, uint32_t length);
 
+/*
+ * The same for a packet of `head` bytes of headers, at most 128, and behind them `length` bytes
+ * that are copied to `to`, and `pad` zeros, which are there already.
+ */
+typedef uint32_t icrc_copied(const uint8_t *l3, bool is_v4, uint32_t head, uint8_t *to,
+			     const uint8_t *from, uint32_t length, uint32_t pad);
+
 struct icrc_method {
-	const char *name;  /* as icrc_use() takes it */
-	icrc_whole *whole; /* NULL: headers and the rest in two parts */
-	uint32_t longest;  /* packet that `whole` takes, in bytes; or for which it pays */
+	const char *name;    /* as icrc_use() takes it */
+	icrc_whole *whole;   /* NULL: headers and the rest in two parts */
+	icrc_copied *copied; /* NULL: a copy, and then the ICRC of it */
+	uint32_t longest;    /* packet that both take, in bytes; or for which they pay */
 	uint32_t (*update)(uint32_t crc, const uint8_t *data, uint64_t length);
 };
 

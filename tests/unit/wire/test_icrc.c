@@ -292,6 +292,39 @@ Test(wire_icrc, fold_and_table_are_headers_and_update_at_every_length)
 	same_as_by_parts(icrc_table_whole, "table");
 }
 
+/* Payload of each length, from a guarded page to behind headers of each kind, with its pad. */
+static void copies_and_counts(bool v4, uint32_t head, uint32_t length)
+{
+	static uint8_t packet[ICRC_FOLD_MAX + ICRC_SIZE], expected[ICRC_FOLD_MAX];
+	const uint32_t pad = -length & 3, whole = head + length + pad;
+	const uint8_t *bytes = noise_packet(v4, head + length);
+
+	memset(expected, 0, sizeof(expected));
+	memcpy(expected, bytes, head + length);
+	memset(packet, 0, sizeof(packet));
+	memcpy(packet, bytes, head);
+	cr_expect_eq(icrc_packet_copy(packet, v4, head, bytes + head, length, pad),
+		     icrc_packet(expected, v4, whole), "%s: IPv%c, %u and %u bytes",
+		     icrc_method.name, v4 ? '4' : '6', head, length);
+	cr_expect_arr_eq(packet, expected, whole);
+}
+
+Test(wire_icrc, copy_is_copied_and_counted_at_every_length)
+{
+	static const uint32_t heads[2][3] = { { 60, 76, 88 }, { 40, 56, 68 } };
+	const struct icrc_method *methods[ICRC_METHODS];
+	const unsigned int count = icrc_methods(methods);
+
+	for (unsigned int i = 0; i < count; i++) {
+		cr_assert(icrc_use(methods[i]->name));
+		for (int v4 = 0; v4 < 2; v4++)
+			for (uint32_t h = 0; h < 3; h++)
+				for (uint32_t length = 1; length <= 4096;
+				     length += length < 300 || length > 4090 ? 1 : 7)
+					copies_and_counts(v4, heads[v4][h], length);
+	}
+}
+
 /* Short ones in one pass, long ones in two parts, odd ones by parts: one and the same CRC. */
 static void packets_are_headers_and_update(const uint8_t bytes[4200])
 {
