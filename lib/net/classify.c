@@ -226,6 +226,8 @@ unsigned int classify_port(struct worker *worker, uint32_t port, uint64_t now)
 		rte_eth_rx_burst(worker->net->port[port].id, (uint16_t)worker->index, mbuf, BURST);
 	if (unlikely(fault_is_set(&worker->net->port[port].fault[NET_RECEIVE])))
 		received = fault_run(worker, port, NET_RECEIVE, mbuf, received, BURST, now);
+	if (received == 0)
+		return 0;
 	count = parse_burst(worker, port, mbuf, view, received);
 	many_tokens = transport_look_up(worker->transport, view, qp, count);
 	count = verify_burst(worker, mbuf, view, qp, count);

@@ -77,7 +77,7 @@ static bool fetch_tokens(const struct transport *t, const struct wire_view view[
 	for (unsigned int i = 0; i < count; i++)
 		if (view[i].op->flags & OPF_RETH)
 			token[tokens++] = be32_get(view_reth(&view[i])->rkey);
-	return memory_prefetch(t->shared->memory, t->worker, token, tokens) != 0;
+	return tokens && memory_prefetch(t->shared->memory, t->worker, token, tokens) != 0;
 }
 
 bool transport_look_up(struct transport *transport, const struct wire_view view[], uint32_t qp[],

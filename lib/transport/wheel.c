@@ -170,6 +170,8 @@ unsigned int wheel_run(struct transport *t)
 	unsigned int fired = 0;
 	uint64_t tick;
 
+	if (likely(target <= wheel->tick))
+		return 0;
 	while ((tick = next_tick(wheel)) <= target && fired < WHEEL_RUN) {
 		uint32_t index = wheel->first[tick & (WHEEL_SLOTS - 1)];
 
