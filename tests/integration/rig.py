@@ -6,6 +6,7 @@ network, process and mount namespaces of its own with a /run of its own, so noth
 starts, creates or leaves behind outlives it, however it ends.
 """
 import collections
+import itertools
 import json
 import os
 import re
@@ -370,9 +371,19 @@ def memif(name, role):
     return f"net_memif0,role={role},socket={WORK}/{name}.memif,socket-abstract=no"
 
 
+INDEXES = itertools.count(0x400, 0x400)
+
+
 def veth(left, right, mtu=1500):
-    """A wire between two interfaces that carry no address of the kernel's."""
-    subprocess.run(["ip", "link", "add", left, "type", "veth", "peer", "name", right], check=True)
+    """A wire between two interfaces that carry no address of the kernel's.
+
+    net_af_packet asks the kernel for a group of sockets by a number that it makes by XOR of the
+    process's number and the interface's, and that no other interface's group may have: with
+    numbers of interfaces that lie far apart two daemons never come by the same."""
+    # One that a failed test has left.
+    subprocess.run(["ip", "link", "del", left], stderr=subprocess.DEVNULL, check=False)
+    subprocess.run(["ip", "link", "add", left, "index", str(next(INDEXES)), "type", "veth", "peer",
+                    "name", right, "index", str(next(INDEXES))], check=True)
     for name in (left, right):
         subprocess.run(["ip", "link", "set", name, "mtu", str(mtu), "arp", "off", "up"],
                        check=True)

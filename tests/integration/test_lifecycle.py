@@ -2,6 +2,7 @@
 """Start, stop, crash and restart of orield; strangers at its socket; what it costs at rest."""
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -22,7 +23,9 @@ access = read,write,atomic
 HELLO = struct.Struct("<IIIHH32s")
 WELCOME = struct.Struct("<IIIiHHIIIQ128s")
 MAGIC = 0x4F52484C
-LAYOUT = 3  # SHM_LAYOUT_VERSION
+with open(f"{os.path.dirname(os.path.abspath(__file__))}/../../lib/shm/layout.h",
+          encoding="ascii") as header:
+    LAYOUT = int(re.search(r"#define SHM_LAYOUT_VERSION (\d+)u", header.read()).group(1))
 
 
 def daemon(name="a", **options):
