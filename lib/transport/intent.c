@@ -61,6 +61,17 @@ static bool apply_atomic(struct transport *t, const struct intent *intent)
 					   false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
+/* Told here, too: who adopts showed what had been taken before it came to this. */
+static void apply_shared(struct transport *t, struct qp *qp, const struct intent *intent)
+{
+	struct shm_srq *memory = t->shared->srq_local[qp->srq].memory;
+
+	t->shared->srqs[qp->srq].receive.taken = intent->receive_taken;
+	qp->flags |= QP_HOLDS;
+	if (memory)
+		shm_store_release(&memory->receive.done, intent->receive_taken);
+}
+
 static void apply(struct transport *t, const struct intent *intent)
 {
 	struct qp *qp = &t->shared->qps[intent->qp];
@@ -73,10 +84,8 @@ static void apply(struct transport *t, const struct intent *intent)
 		apply_stock(t, intent);
 	if (intent->armed & INTENT_RECEIVE)
 		qp->receive.taken = intent->receive_taken;
-	if (intent->armed & INTENT_SHARED) {
-		t->shared->srqs[qp->srq].receive.taken = intent->receive_taken;
-		qp->flags |= QP_HOLDS;
-	}
+	if (intent->armed & INTENT_SHARED)
+		apply_shared(t, qp, intent);
 	if (intent->armed & INTENT_RELEASE)
 		qp->flags &= ~QP_HOLDS;
 	if (intent->armed & INTENT_RESPONDER)

@@ -173,7 +173,6 @@ enum work_result srq_take(struct transport *t, struct qp *qp)
 	intent = intent_begin(t, qp);
 	intent->receive_taken = srq->receive.taken + 1;
 	intent_commit(t, INTENT_SHARED);
-	shm_store_release(&memory->receive.done, srq->receive.taken);
 	look_at_limit(t, qp->srq, posted - 1);
 	return result;
 }

@@ -30,6 +30,15 @@ uint32_t draw_length(struct end *end, uint32_t most)
 
 /* --- the client's own memory ----------------------------------------------- */
 
+/* By a fast-register region, which is there until those that use it are done. */
+static bool registered(const struct end *end, uint32_t offset, uint32_t length)
+{
+	const struct sim_window *window = &end->window[0];
+
+	return window->own && window->state == WINDOW_BOUND && offset >= window->offset &&
+	       offset + length <= window->offset + window->length;
+}
+
 static void add_sge(struct end *end, struct op *op, uint32_t offset, uint32_t length)
 {
 	const struct host *host = end->host;
@@ -38,6 +47,9 @@ static void add_sge(struct end *end, struct op *op, uint32_t offset, uint32_t le
 	op->local_piece[i] = (struct piece){ offset, length };
 	op->local_pieces = i + 1;
 	op->list[i] = host_sge(host, &end->pair->world->traffic, offset, length);
+	if (registered(end, offset, length) && rng_percent(&end->pair->world->traffic, 50))
+		op->list[i] = (struct shm_sge){ host_address(host, offset), length,
+						end->window[0].local_token };
 }
 
 /* New bytes in a source that nothing in hand is reading. */

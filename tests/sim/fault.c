@@ -25,6 +25,7 @@ uint32_t fault_async(enum fault fault)
 	case FAULT_TIED:
 	case FAULT_RANGE:
 	case FAULT_RIGHT:
+	case FAULT_CROOKED:
 	case FAULT_INVALIDATE_TOKEN: return SHM_ASYNC_QP_ACCESS_ERROR;
 	case FAULT_ALIGNMENT:
 	case FAULT_QP_RIGHT:
@@ -158,10 +159,15 @@ static struct op *wrong_range(struct end *end)
 	struct rng *rng = &end->pair->world->traffic;
 	const struct host *host = end->peer->host;
 	uint64_t start = host_address(host, AREA_GUARD), size = host->size - 2 * AREA_GUARD;
-	struct op *op = accessing(end);
+	struct op *op = rng_percent(rng, 30) ? op_build(end, KIND_FETCH_ADD) : accessing(end);
 
 	if (op == NULL)
 		return NULL;
+	if (op->window == NULL && rng_percent(rng, 60)) {
+		op->window = window_pick(end->peer, op_right(op->kind), 8);
+		if (op->window)
+			op->sqe.token = op->window->token;
+	}
 	if (op->window) {
 		start = host_address(host, op->window->offset);
 		size = op->window->length;
@@ -175,16 +181,21 @@ static struct op *wrong_range(struct end *end)
 	return refused(op, NT_ACCESS_VIOLATION);
 }
 
+static bool lacks_right(const struct sim_window *window)
+{
+	return window->state == WINDOW_BOUND && window->rights != RIGHTS_REMOTE && !window->strip;
+}
+
 static struct op *wrong_right(struct end *end)
 {
 	struct rng *rng = &end->pair->world->traffic;
 
-	for (uint32_t tries = 0; tries < 4 * SIM_WINDOWS; tries++) {
+	for (uint32_t tries = 0; tries < 8 * SIM_WINDOWS; tries++) {
 		const struct sim_window *window = &end->peer->window[tries % SIM_WINDOWS];
 		const enum op_kind kind = (enum op_kind)rng_between(rng, KIND_WRITE, KIND_CMP_SWAP);
 		struct op *op;
 
-		if (window->state != WINDOW_BOUND || (window->rights & op_right(kind)))
+		if (!lacks_right(window) || (window->rights & op_right(kind)))
 			continue;
 		op = op_build(end, kind);
 		if (op && op->length && window->length >= op->length + 8) {
@@ -196,6 +207,18 @@ static struct op *wrong_right(struct end *end)
 		op_free(op);
 	}
 	return NULL;
+}
+
+/* Through a region that calls its bytes by addresses which are four too many. */
+static struct op *crooked(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	struct op *op = op_build(end, rng_percent(rng, 50) ? KIND_FETCH_ADD : KIND_CMP_SWAP);
+
+	if (op == NULL)
+		return NULL;
+	op->sqe.token = end->peer->host->crooked;
+	return refused(op, NT_ACCESS_VIOLATION);
 }
 
 static struct op *wrong_alignment(struct end *end)
@@ -413,6 +436,7 @@ static struct op *build(struct end *end, enum fault fault)
 	case FAULT_TIED: return tied_token(end);
 	case FAULT_RANGE: return wrong_range(end);
 	case FAULT_RIGHT: return wrong_right(end);
+	case FAULT_CROOKED: return crooked(end);
 	case FAULT_ALIGNMENT: return wrong_alignment(end);
 	case FAULT_QP_RIGHT: return wrong_operation(end);
 	case FAULT_TOO_LONG: return too_long(end);
@@ -459,6 +483,11 @@ bool fault_post(struct end *end)
 	if (end->peer->connection.remote_rights != RIGHTS_REMOTE &&
 	    rng_percent(&world->traffic, 10))
 		fault = FAULT_QP_RIGHT;
+	if (lacks_right(&end->peer->window[rng_below(&world->traffic, SIM_WINDOWS)]) &&
+	    rng_percent(&world->traffic, 15))
+		fault = FAULT_RIGHT;
+	if (rng_percent(&world->traffic, 5))
+		fault = FAULT_SGE_RANGE;
 	/* Until the receives that are there have been used up. */
 	if (end->pair->strict && rng_percent(&world->traffic, end->pair->no_receives ? 80 : 20))
 		fault = FAULT_NO_RECEIVE;

@@ -23,6 +23,7 @@ struct world;
 	X(TIED, "window tied to another queue pair")                               \
 	X(RANGE, "range not inside the window or region")                          \
 	X(RIGHT, "right that the window lacks")                                    \
+	X(CROOKED, "atomic on 8 bytes of the peer's addresses and not of ours")    \
 	X(ALIGNMENT, "atomic not on 8 bytes")                                      \
 	X(QP_RIGHT, "operation that the queue pair does not allow")                \
 	X(TOO_LONG, "SEND longer than the receive")                                \

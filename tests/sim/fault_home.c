@@ -22,7 +22,7 @@ static uint32_t fast_token(const struct end *end, enum window_state state, uint3
 {
 	const struct sim_window *window = &end->window[0];
 
-	if (!window->fast || window->state != state || window->length < length ||
+	if (!window->fast || window->own || window->state != state || window->length < length ||
 	    (state == WINDOW_BOUND && (window->rights & ~RIGHT_REMOTE_READ)))
 		return 0;
 	*address = host_address(end->host, window->offset);
@@ -42,7 +42,10 @@ static uint32_t wrong_local(const struct end *end, struct shm_sge *sge)
 static struct op *wrong_sge(struct end *end, bool range)
 {
 	struct rng *rng = &end->pair->world->traffic;
-	struct op *op = op_build(end, (enum op_kind)rng_below(rng, KIND_BIND));
+	const enum op_kind kind = (enum op_kind)rng_below(rng, KIND_BIND);
+	struct op *op = op_build(end, rng_percent(rng, 60)   ? kind
+				      : rng_percent(rng, 50) ? KIND_SEND
+							     : KIND_WRITE);
 
 	if (op && op->kind != KIND_SEND_INV && !(op->sqe.flags & SHM_FLAG_INLINE)) {
 		for (uint32_t i = 0; i < op->sqe.nsge; i++) {

@@ -99,6 +99,7 @@ static const struct {
 	[0x14] = { "FETCH_ADD", 28, false },
 	[0x16] = { "SEND_LAST_INV", 4, false },
 	[0x17] = { "SEND_ONLY_INV", 4, false },
+	[0x1d] = { "ATOMIC_WRITE", 16, false }, /* made by the network only */
 	/* Unreliable connections, then datagrams. */
 	[0x20] = { "UC_SEND_FIRST", 0, false },
 	[0x21] = { "UC_SEND_MIDDLE", 0, false },

@@ -324,6 +324,18 @@ static void create_region(struct host *host, uint32_t pd, uint32_t access, uint3
 			     local, remote) == 0);
 }
 
+/* Aligned for those who use it, and not for us. */
+static void create_crooked(struct host *host, uint32_t access)
+{
+	struct world *world = host->world;
+	uint32_t unused;
+
+	NEED(region_create(host->memory, SIM_SESSION, host->pd, false, &host->crooked_region) == 0);
+	NEED(region_register(host->memory, host->crooked_region, host->segment, AREA_GUARD - 4,
+			     host->size - 2 * AREA_GUARD, host_address(host, AREA_GUARD), access,
+			     &unused, &host->crooked) == 0);
+}
+
 /* A window over all of the other domain's region, and a region that could be registered. */
 static void fill_other_domain(struct host *host)
 {
@@ -376,6 +388,7 @@ static void create_memory(struct host *host)
 	create_region(host, host->other_pd, all, &host->other_region, &local, &host->other_remote);
 	create_region(host, host->pd, RIGHT_LOCAL_READ | RIGHT_REMOTE_READ, &host->read_region,
 		      &host->read_only, &unused);
+	create_crooked(host, all);
 	fill_other_domain(host);
 }
 
@@ -441,7 +454,7 @@ void host_create(struct world *world, unsigned int number)
 static void end_regions(struct host *host)
 {
 	const uint32_t region[] = { host->region, host->second_region, host->other_region,
-				    host->read_region };
+				    host->read_region, host->crooked_region };
 	uint64_t grace;
 
 	if (window_destroy(host->memory, host->other_window, &grace))

@@ -240,10 +240,14 @@ void network_echo(struct world *world, struct sim_window *window)
 	struct sim_buffer *buffer = window->echo;
 	struct flying echo = { .to = (uint8_t)to, .buffer = buffer };
 	struct frame_facts facts;
+	struct end *end;
 
 	window->echo = NULL;
 	frame_read(buffer->bytes, buffer->packet.length, &facts);
-	trouble(host_find_number(&world->host[to], facts.qpn));
+	end = host_find_number(&world->host[to], facts.qpn);
+	trouble(end);
+	if (end)
+		witness_copied(end->peer, facts.psn);
 	echo.due = world->now + world->config.delay_ns;
 	world->statistics.doubled++;
 	log_frame(world, !to, &facts, "once more", "window dead", echo.due);
@@ -297,8 +301,8 @@ static bool suffer(struct world *world, struct flying *flying, const struct fram
 	struct rng *rng = &world->weather;
 
 	if (dark(world, direction) || too_long(world, buffer) || rng_chance(rng, c->loss)) {
-		world->statistics.lost_alone +=
-			end && world->now >= world->network.dark_until[direction];
+		world->statistics.lost_alone += end && end->pair->state == PAIR_ALIVE &&
+						world->now >= world->network.dark_until[direction];
 		trouble(end);
 		world->statistics.lost++;
 		return false;

@@ -162,6 +162,7 @@ struct sim_window {
 	uint32_t asked_generation;
 	bool fast; /* no window: a region for fast registration, under two tokens for life */
 	uint32_t local_token;    /* fast */
+	bool own;                /* fast: over sources or sinks, for its owner's own requests */
 	struct sim_buffer *echo; /* a READ through it, to come once more when it is dead */
 	bool strip;              /* the window over the strip */
 	bool watched;            /* strip: it is dead and nothing may change there any more */
@@ -358,7 +359,8 @@ struct host {
 	uint32_t second_region;
 	uint32_t other_remote; /* remote token in the other domain */
 	uint32_t other_window, other_window_token, other_fast;
-	uint32_t read_only; /* local token that allows no write */
+	uint32_t read_only;               /* local token that allows no write */
+	uint32_t crooked_region, crooked; /* and remote token */
 	struct token_list stock;
 	uint32_t dead[SIM_DEAD]; /* tokens of windows that were, the newest of them */
 	uint32_t deads;
@@ -543,12 +545,22 @@ void witness_posted(struct end *end, struct op *op);
 void witness_copied(struct end *end, uint32_t psn);
 /* A READ of which some responses have left, and not all. */
 bool witness_in_answer(const struct end *end, const struct op *op);
+/* Its message with this PSN, counted from 1 as an MSN is; 0: none that is remembered. */
+uint32_t witness_find(const struct end *end, uint32_t psn);
+const struct message *witness_message(const struct end *end, uint32_t number);
+/* A READ or atomic. */
+bool witness_returns(uint8_t kind);
+/* Nothing holds its frames back, and so delays what an arrival has set off. */
+bool witness_unhindered(const struct end *sender);
 /* A frame of this end, as it leaves. */
 void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 		  const struct frame_facts *facts);
-/* An RNR NAK reaches this end. */
+
+/* --- arrival.c ------------------------------------------------------------- */
+
+/* So many READs and atomics were taken at once. */
 void witness_accepted(struct end *end, uint64_t count);
-/* A frame marked as congested, a CNP, a NAK for a gap reach this end. */
+/* An RNR NAK, a frame marked as congested, a CNP, a NAK for a gap reach this end. */
 void witness_mark(struct end *end);
 void witness_cnp(struct end *end);
 void witness_gap(struct end *end, uint32_t psn);

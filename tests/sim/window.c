@@ -125,8 +125,8 @@ static bool usable(const struct sim_window *window, const struct end *place, uin
 	const bool lives =
 		window->state == WINDOW_BOUND || (window->strip && window->state == WINDOW_ENDING);
 
-	return lives && window_place(window) == place && (rights & ~window->rights) == 0 &&
-	       length <= window->length;
+	return lives && !window->own && window_place(window) == place &&
+	       (rights & ~window->rights) == 0 && length <= window->length;
 }
 
 /* One that another pair's end has bound over this one's memory. */
@@ -304,6 +304,13 @@ static void choose_range(struct end *end, struct sim_window *window)
 
 	window->tied = !window->fast && rng_percent(rng, 50);
 	window->lent = NULL;
+	window->own = window->fast && rng_percent(rng, 40);
+	if (window->own) {
+		window->rights = 0;
+		window->offset = rng_percent(rng, 50) ? end->source : end->sink;
+		window->length = AREA_SOURCE;
+		return;
+	}
 	if (window->strip) {
 		window->rights = RIGHT_REMOTE_READ | RIGHT_REMOTE_WRITE;
 		window->offset = end->strip;
@@ -327,7 +334,8 @@ static void register_instead(const struct end *end, struct op *op, const struct 
 	op->sqe.mw = 0;
 	op->sqe.compare = end->host->segment;
 	op->sqe.swap = window->offset;
-	if (window->rights & (RIGHT_REMOTE_WRITE | RIGHT_REMOTE_ATOMIC))
+	if ((window->rights & (RIGHT_REMOTE_WRITE | RIGHT_REMOTE_ATOMIC)) ||
+	    (window->own && window->offset == end->sink))
 		op->sqe.flags |= SHM_FLAG_ALLOW_LOCAL_WRITE;
 }
 
@@ -411,7 +419,8 @@ static void post_invalidate(struct end *end, struct sim_window *window, bool mid
 	struct end *by = end;
 	struct op *op;
 
-	if (rng_percent(&end->pair->world->traffic, midway ? 70 : 20))
+	/* What a region lends to its owner's requests only their own queue pair minds. */
+	if (!window->own && rng_percent(&end->pair->world->traffic, midway ? 70 : 20))
 		by = choose_other(end);
 	op = invalidate_op(end, window);
 	op->elsewhere = by != end;
@@ -446,20 +455,36 @@ unsigned int window_break_off(struct end *end)
 	return 1;
 }
 
-/* Soon bound, since lives are short; seldom taken away. */
+/* Lives are short: what is free is soon bound again. */
+static unsigned int bind_some(struct end *end)
+{
+	unsigned int done = 0;
+
+	for (uint32_t i = 0; i <= SIM_WINDOWS; i++) {
+		if (end->window[i].state != WINDOW_FREE || !traffic_room(end) ||
+		    !rng_percent(&end->pair->world->traffic, 30))
+			continue;
+		window_watch(end);
+		traffic_post(end, window_bind_op(end, &end->window[i]));
+		done++;
+	}
+	return done;
+}
+
 unsigned int window_turn(struct end *end)
 {
 	struct rng *rng = &end->pair->world->traffic;
 	struct sim_window *window = &end->window[rng_below(rng, SIM_WINDOWS + 1)];
 
-	for (uint32_t i = 0; i < SIM_WINDOWS && window->state != WINDOW_FREE; i++)
-		window = &end->window[rng_below(rng, SIM_WINDOWS + 1)];
-	if (window->state == WINDOW_FREE && rng_percent(rng, 60)) {
+	/* Behind a wrong request, one by one. */
+	if (end->fault == NULL && rng_percent(rng, 50))
+		return bind_some(end);
+	if (window->state == WINDOW_FREE && rng_percent(rng, 30)) {
 		window_watch(end);
 		traffic_post(end, window_bind_op(end, window));
 		return 1;
 	}
-	if (window->state == WINDOW_BOUND && rng_percent(rng, window->strip ? 4 : 8) &&
+	if (window->state == WINDOW_BOUND && rng_percent(rng, window->strip ? 4 : 10) &&
 	    may_invalidate(end, window)) {
 		post_invalidate(end, window, false);
 		return 1;

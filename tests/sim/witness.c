@@ -2,7 +2,7 @@
 /*
  * What every frame must look like when it leaves a host: the request as it was posted, the answer
  * as it is due, the path as it was agreed. That holds whatever the other end makes of it, so
- * mistakes that our own peer would forgive are found here.
+ * mistakes that our own peer would forgive are found here. What comes is arrival.c's.
  */
 #include <string.h>
 
@@ -64,7 +64,7 @@ void witness_posted(struct end *end, struct op *op)
 }
 
 /* Counted from 1, as an MSN is; 0: none that is remembered has this PSN. */
-static uint32_t find_message(const struct end *end, uint32_t psn)
+uint32_t witness_find(const struct end *end, uint32_t psn)
 {
 	const uint32_t back = (end->next_psn - psn) % PSNS;
 	uint32_t low = end->messages > SIM_MESSAGES ? end->messages - SIM_MESSAGES : 0;
@@ -86,14 +86,14 @@ static uint32_t find_message(const struct end *end, uint32_t psn)
 	return low > first ? low : 0;
 }
 
-static const struct message *message_at(const struct end *end, uint32_t number)
+const struct message *witness_message(const struct end *end, uint32_t number)
 {
 	return &end->message[(number - 1) % SIM_MESSAGES];
 }
 
 void witness_copied(struct end *end, uint32_t psn)
 {
-	const uint32_t number = find_message(end, psn);
+	const uint32_t number = witness_find(end, psn);
 
 	if (number)
 		end->message[(number - 1) % SIM_MESSAGES].asks++;
@@ -101,12 +101,13 @@ void witness_copied(struct end *end, uint32_t psn)
 
 bool witness_in_answer(const struct end *end, const struct op *op)
 {
-	const uint32_t number = op->kind == KIND_READ ? find_message(end, op->psn) : 0;
+	const uint32_t number = op->kind == KIND_READ ? witness_find(end, op->psn) : 0;
 
-	return number && message_at(end, number)->answered && !message_at(end, number)->done;
+	return number && witness_message(end, number)->answered &&
+	       !witness_message(end, number)->done;
 }
 
-static bool kind_returns(uint8_t kind)
+bool witness_returns(uint8_t kind)
 {
 	return kind >= KIND_READ && kind <= KIND_CMP_SWAP;
 }
@@ -234,7 +235,7 @@ static void check_payload(const struct end *sender, const struct frame_facts *fa
 }
 
 /* Nothing holds its frames back, and so delays what an arrival has set off. */
-static bool nothing_holds(const struct end *sender)
+bool witness_unhindered(const struct end *sender)
 {
 	const struct sim_config *config = &sender->pair->world->config;
 
@@ -245,7 +246,7 @@ static bool nothing_holds(const struct end *sender)
 /* No RNR wait either. */
 static bool timer_alone(const struct end *sender)
 {
-	return nothing_holds(sender) && !sender->rnr_since;
+	return witness_unhindered(sender) && !sender->rnr_since;
 }
 
 /* Where no other loss makes it go back, it asks once and then as often as was agreed. */
@@ -314,7 +315,7 @@ static void check_time(struct end *sender, const struct frame_facts *facts, stru
 
 static void check_request(struct end *sender, const uint8_t *frame, const struct frame_facts *facts)
 {
-	const uint32_t number = find_message(sender, facts->psn);
+	const uint32_t number = witness_find(sender, facts->psn);
 	struct message *message;
 	const struct op *op;
 	uint32_t packet, end;
@@ -335,14 +336,16 @@ static void check_request(struct end *sender, const uint8_t *frame, const struct
 	asks = (op->kind <= KIND_SEND_INV || op->kind == KIND_WRITE_IMM) &&
 	       (op->sqe.flags & SHM_FLAG_SOLICIT) && packet + 1 == message->packets;
 	need(sender, facts, "SE", frame[facts->bth + 1] >> 7, asks);
+	if (packet + 1 == message->packets || witness_returns(message->kind))
+		need(sender, facts, "AckReq", facts->ack_request, 1);
 	check_headers(sender, facts, frame + facts->bth + 12, op, packet);
-	if (!kind_returns(message->kind))
+	if (!witness_returns(message->kind))
 		check_payload(sender, facts, frame + facts->payload_at, op, packet);
 	if (facts->psn == sender->rnr_psn) {
 		if (sender->rnr_until > sender->pair->world->now)
 			complain(sender, facts, "the time", sender->pair->world->now,
 				 sender->rnr_until);
-		if (sender->rnr_waits && !sender->rnr_blind && nothing_holds(sender) &&
+		if (sender->rnr_waits && !sender->rnr_blind && witness_unhindered(sender) &&
 		    sender->pair->world->now > sender->rnr_latest + SOON)
 			complain(sender, facts, "the time", sender->pair->world->now,
 				 sender->rnr_latest);
@@ -366,7 +369,7 @@ static uint32_t returning_behind(const struct end *requester, uint32_t number)
 	uint32_t count = 0;
 
 	while (number + count < requester->messages &&
-	       kind_returns(message_at(requester, number + count + 1)->kind))
+	       witness_returns(witness_message(requester, number + count + 1)->kind))
 		count++;
 	return count;
 }
@@ -410,7 +413,7 @@ static void check_first(const struct end *sender, const struct frame_facts *fact
 static void check_response(struct end *sender, const struct frame_facts *facts)
 {
 	struct end *requester = sender->peer;
-	const uint32_t number = find_message(requester, facts->psn), mtu = sender->pair->mtu;
+	const uint32_t number = witness_find(requester, facts->psn), mtu = sender->pair->mtu;
 	const bool atomic = facts->opcode == 0x12;
 	struct message *message;
 	uint32_t packet;
@@ -424,7 +427,7 @@ static void check_response(struct end *sender, const struct frame_facts *facts)
 		message->done = true;
 		sender->finished++;
 	}
-	if (!kind_returns(message->kind) || (message->kind != KIND_READ) != atomic)
+	if (!witness_returns(message->kind) || (message->kind != KIND_READ) != atomic)
 		complain(sender, facts, "the kind of the request", message->kind, KIND_READ);
 	if (facts->opcode != 0x0e)
 		need(sender, facts, "the syndrome", facts->syndrome, 0x1f);
@@ -445,7 +448,7 @@ static void check_response(struct end *sender, const struct frame_facts *facts)
 static void check_ack(const struct end *sender, const struct frame_facts *facts)
 {
 	const struct end *requester = sender->peer;
-	const uint32_t number = find_message(requester, facts->psn);
+	const uint32_t number = witness_find(requester, facts->psn);
 	uint32_t done = 0;
 
 	need(sender, facts, "the syndrome", facts->syndrome, 0x1f);
@@ -455,9 +458,9 @@ static void check_ack(const struct end *sender, const struct frame_facts *facts)
 			need(sender, facts, "the PSN", facts->psn,
 			     (requester->connection.send_psn + PSNS - 1) % PSNS);
 	} else {
-		const struct message *message = message_at(requester, number);
+		const struct message *message = witness_message(requester, number);
 
-		if (kind_returns(message->kind))
+		if (witness_returns(message->kind))
 			complain(sender, facts, "the kind of the request", message->kind,
 				 KIND_SEND);
 		done = number - ((message->psn + message->packets - 1 - facts->psn) % PSNS != 0);
@@ -476,7 +479,7 @@ static void check_rnr(const struct end *sender, const struct frame_facts *facts,
 	     sender->connection.min_rnr_timer);
 	if (number == 0)
 		complain(sender, facts, "the PSN of a request", facts->psn, requester->next_psn);
-	message = message_at(requester, number);
+	message = witness_message(requester, number);
 	packet = (facts->psn - message->psn) % PSNS;
 	if (!(message->kind <= KIND_SEND_INV && packet == 0) &&
 	    !(message->kind == KIND_WRITE_IMM && packet + 1 == message->packets))
@@ -497,7 +500,7 @@ static void check_midway(const struct end *sender, const struct frame_facts *fac
 static void check_nak(struct end *sender, const struct frame_facts *facts)
 {
 	const struct end *requester = sender->peer;
-	const uint32_t number = find_message(requester, facts->psn);
+	const uint32_t number = witness_find(requester, facts->psn);
 	uint32_t before = number ? number - 1 : requester->messages;
 
 	if (number == 0 && facts->psn != requester->next_psn)
@@ -516,7 +519,7 @@ static void check_nak(struct end *sender, const struct frame_facts *facts)
 	} else {
 		check_msn(sender, facts, before, requester->messages);
 		if (number && facts->syndrome == 0x62)
-			check_midway(sender, facts, message_at(requester, number));
+			check_midway(sender, facts, witness_message(requester, number));
 	}
 }
 
@@ -555,35 +558,6 @@ static void check_rate(struct end *sender, const struct frame_facts *facts)
 	sender->slow_bytes += facts->icrc + 4;
 }
 
-void witness_cnp(struct end *end)
-{
-	if (end->slowed_at == 0)
-		end->slowed_at = end->pair->world->now;
-}
-
-void witness_mark(struct end *end)
-{
-	const uint64_t now = end->pair->world->now;
-
-	end->marks++;
-	if (end->cnps_due && now - end->marked_at < CNP_INTERVAL)
-		return;
-	end->cnps_due++;
-	end->marked_at = now;
-}
-
-/* One that is due while another waits for a buffer leaves with that. */
-void witness_told(const struct end *end)
-{
-	struct world *world = end->pair->world;
-	const uint32_t due = world->config.transmit_room ? end->cnps_due != 0 : end->cnps_due;
-
-	if (world->config.mark && !end->restarts && world->now - end->marked_at > SOON &&
-	    end->cnps < due)
-		sim_fail(world, "pair %u end %u: %u CNPs were due, and %u sent", end->pair->number,
-			 end->side, end->cnps_due, end->cnps);
-}
-
 /* For a mark that has come, and not more often than agreed. */
 static void check_cnp(struct end *sender, const uint8_t *frame, const struct frame_facts *facts)
 {
@@ -619,104 +593,4 @@ void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 		check_ack(sender, facts);
 	else
 		check_nak(sender, facts);
-}
-
-/* So many READs and atomics were taken at once, and no more than agreed wait for their answer. */
-void witness_accepted(struct end *end, uint64_t count)
-{
-	/* Those that had to wait behind something were not counted as they came. */
-	if ((int32_t)(end->accepted - end->finished) < 0)
-		end->accepted = end->finished;
-	end->accepted += (uint32_t)count;
-	if (end->accepted - end->finished > end->connection.max_reads_in)
-		sim_fail(end->pair->world, "pair %u end %u: %u READs and atomics wait, %u may",
-			 end->pair->number, end->side, end->accepted - end->finished,
-			 end->connection.max_reads_in);
-}
-
-/* --- RNR NAKs -------------------------------------------------------------- */
-
-/* IBTA table 45, in units of 10 us. */
-uint64_t rnr_time(uint8_t code)
-{
-	static const uint32_t exact[] = { 65536, 1, 2, 3 };
-
-	if (code < 4)
-		return exact[code] * 10000ull;
-	return ((code & 1 ? 6ull : 4ull) << ((code - 4) / 2)) * 10000ull;
-}
-
-/* Whether something before it waits for an answer: that then is asked for at once. */
-static bool waits_for_answer(const struct end *end, uint32_t before)
-{
-	for (uint32_t i = end->head; i != before; i++)
-		if (kind_returns((uint8_t)end->op[i % SIM_RING]->kind))
-			return true;
-	return false;
-}
-
-void witness_rnr(struct end *end, uint32_t psn, uint8_t code)
-{
-	const uint32_t number = find_message(end, psn);
-	const uint64_t now = end->pair->world->now;
-	uint32_t op;
-
-	if (number == 0)
-		return;
-	op = message_at(end, number)->op;
-	if (op - end->head >= end->tail - end->head)
-		return;
-	if (psn != end->rnr_psn) {
-		end->rnrs = 0;
-		end->rnr_until = 0;
-		end->rnr_blind = end->rnr_waits = false;
-	}
-	end->rnr_psn = psn;
-	end->rnrs++;
-	end->rnr_latest = now + rnr_time(code);
-	end->rnr_blind |= waits_for_answer(end, op);
-	/* One that comes while it waits, or that is late to wake, changes nothing. */
-	if (!end->rnr_blind && !end->rnr_waits) {
-		end->rnr_until = now + rnr_time(code);
-		end->rnr_waits = true;
-	}
-}
-
-/* --- NAKs for a gap -------------------------------------------------------- */
-
-/* The second without progress between them changes nothing; at a READ its answer is what counts. */
-void witness_gap(struct end *end, uint32_t psn)
-{
-	const uint32_t number = find_message(end, psn);
-	uint32_t op;
-
-	end->nak_due = 0;
-	if (number == 0 || end->gap_since || end->rnr_since)
-		return;
-	op = message_at(end, number)->op;
-	if (op - end->head >= end->tail - end->head || waits_for_answer(end, op + 1))
-		return;
-	end->nak_psn = psn;
-	end->nak_due = end->pair->world->now;
-}
-
-/* What is ahead of the PSN that is waited for is reported, long before anybody's timer does it. */
-void witness_request(struct end *end, uint32_t psn, bool kept)
-{
-	const uint32_t expected = peek_expected(&end->host->arena, end->index);
-	const uint64_t now = end->pair->world->now;
-
-	if (end->ahead_of != expected)
-		end->ahead_at = 0;
-	end->ahead_of = expected;
-	if (qp_get_state(end->host->shared, end->index) != QP_RTS || end->told_psn == expected ||
-	    !nothing_holds(end)) {
-		end->ahead_at = 0;
-		return;
-	}
-	if (end->ahead_at && now - end->ahead_at > 5 * SOON)
-		sim_fail(end->pair->world, "pair %u end %u: a gap at PSN %06x was never reported",
-			 end->pair->number, end->side, expected);
-	if (end->ahead_at == 0 && kept && (psn - expected - 1) % PSNS < PSNS / 2 - 1)
-		end->ahead_at = now;
 }
