@@ -281,7 +281,6 @@ uint64_t transport_line_rate(const struct transport_shared *shared);
 
 /* --- one worker ----------------------------------------------------------------------- */
 
-
 int transport_create(struct transport **transport, struct transport_shared *shared,
 		     unsigned int worker, const struct transport_io *io);
 void transport_destroy(struct transport *transport);
@@ -359,7 +358,8 @@ uint32_t transport_last_verdict(const struct transport *transport);
  * delayed ACKs, bounded work per call. Returns how many things were done; 0 means idle.
  */
 unsigned int transport_poll(struct transport *transport, uint64_t now);
-/* Only what those have to do who are ready, as after a frame: part of what transport_poll() does. */
+/* Only what those have to do who are ready, as after a frame: part of what transport_poll() does.
+ */
 unsigned int transport_answer(struct transport *transport, uint64_t now);
 
 /* When transport_poll() has something to do by itself next (ns, UINT64_MAX: nothing). */
