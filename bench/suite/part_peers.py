@@ -3,9 +3,9 @@
 import os
 import re
 
-from .link import OURS, THEIRS, Orield, memif
+from .link import OURS, PAGES_EACH, THEIRS, Orield, memif
 from .samples import Measure, Part
-from .world import Failed, Server, awake, run, run_json, until, write_file
+from .world import Failed, Server, awake, huge_pages, run, run_json, until, write_file
 
 EXPORT = """[target]
 socket = {socket}
@@ -14,6 +14,8 @@ listen = {address}:7471
 size = 64M
 access = read,write,atomic
 """
+MTU = 4300  # packets of 4096; that of the other side's TCP loopback is 65536
+SAME = "--pattern", "fixed"  # the same memory each time, as ucx_perftest has it
 UCX = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "UCX_WARN_UNUSED_ENV_VARS": "n"}
 
 
@@ -24,18 +26,19 @@ class PeersPart(Part):
     def prepare(self, world, wanted):
         """A daemon on one processor, the program with its data plane or daemon on the other."""
         self.world = world
-        self.far = Orield(world, "far", workers=world.cores.worker)
+        self.far = Orield(world, "far", workers=world.cores.worker, mtu=MTU)
         target = write_file("target.conf", EXPORT.format(socket=self.far.socket, address=THEIRS))
         self.target = world.serve("target", [world.program("oriel-target"), "--config", target],
                                   world.cores.worker, "oriel-target: serving")
         self.near = None
         if os.path.exists(f"{world.build}/app/libndk-inprocess.so"):
             config = write_file("near.conf", IN_PROCESS.format(
-                core=world.cores.generator, address=OURS, device=memif("far", "client")))
+                core=world.cores.generator, address=OURS, device=memif("far", "client"), mtu=MTU,
+                hugepages="yes" if huge_pages() >= PAGES_EACH else "no"))
             self.socket = f"in-process:{config}"
         else:
             self.near = Orield(world, "near", workers=world.cores.generator, idle="adaptive",
-                               address=OURS, role="client", link="far")
+                               address=OURS, role="client", link="far", mtu=MTU)
             self.socket = self.near.socket
             self.near.pause()
         self.target.pause()
@@ -44,11 +47,11 @@ class PeersPart(Part):
     def measures(self):
         part = 10 if self.world.quick else 2
         return [
-            Measure("perf_write8", {"P7"}, lambda: self.perf("write", 8)),
+            Measure("perf_write8", {"P7"}, lambda: self.perf("write", 8, "-Q", "32")),
             Measure("ucx_put8", {"P7"}, lambda: self.ucx("ucp_put_bw", 8, 400000 // part)),
-            Measure("perf_write64k", {"P7"}, lambda: self.perf("write", 65536)),
+            Measure("perf_write64k", {"P7"}, lambda: self.perf("write", 65536, *SAME)),
             Measure("ucx_put64k", {"P7"}, lambda: self.ucx("ucp_put_bw", 65536, 16000 // part)),
-            Measure("perf_read64k", {"P7"}, lambda: self.perf("read", 65536)),
+            Measure("perf_read64k", {"P7"}, lambda: self.perf("read", 65536, *SAME)),
             Measure("ucx_get64k", {"P7"}, lambda: self.ucx("ucp_get", 65536, 1600 // part)),
             Measure("perf_latency", {"P7"}, self.perf_latency),
             Measure("ucx_latency", {"P7"}, lambda: self.ucx("ucp_put_lat", 8, 40000 // part, 1)),
@@ -109,11 +112,12 @@ IN_PROCESS = """[daemon]
 workers = {core}
 control-core = {core}
 idle = busy
-hugepages = no
+hugepages = {hugepages}
 
 [port link]
 device = {device}
 ip = {address}/24
+mtu = {mtu}
 """
 
 
