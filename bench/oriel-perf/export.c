@@ -199,9 +199,10 @@ static bool opener_open(struct session *session, const struct perf_options *opti
 	       export_open(session, &options->export, options->name);
 }
 
-static void opener_close(struct session *session, void *context)
+static bool opener_close(struct session *session, void *context)
 {
 	export_close(session);
+	return true;
 }
 
 const struct peer_opener export_opener = {

@@ -79,11 +79,14 @@ static bool way_open(struct way *way, const struct perf_options *options)
 	return way->opener->open(&way->session, options, &way->context);
 }
 
-static void way_close(struct way *way)
+static bool way_close(struct way *way)
 {
+	bool good = true;
+
 	if (way->session.adapter)
-		way->opener->close(&way->session, way->context);
+		good = way->opener->close(&way->session, way->context);
 	session_close(&way->session);
+	return good;
 }
 
 /* --- runs --------------------------------------------------------------------------------- */
@@ -139,7 +142,12 @@ static bool run_one(struct way *way, struct report *report, const struct perf_op
 		return false;
 	if (options->server || options->bidirectional)
 		add_told(options, &theirs);
-	if (theirs.size && theirs.size <= LARGEST_SIZE)
+	if (theirs.size && theirs.size != options->size && !options->all_sizes)
+		fprintf(stderr,
+			"oriel-perf: --size is %u here and %llu there: say the same at both "
+			"sides\n",
+			options->size, (unsigned long long)theirs.size);
+	if (is_passive(options) && theirs.size && theirs.size <= LARGEST_SIZE)
 		shown.size = (uint32_t)theirs.size;
 	if (!is_passive(options) || result.messages)
 		report_add(report, &shown, &result);
@@ -218,6 +226,6 @@ int main(int argc, char **argv)
 	run_catch_interrupt();
 	way.opener = choose_opener(&options);
 	good = way_open(&way, &options) && run_all(&way, &options);
-	way_close(&way);
+	good = way_close(&way) && good;
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

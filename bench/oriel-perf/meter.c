@@ -23,6 +23,7 @@ uint64_t run_end(uint64_t start, double seconds)
 }
 
 static volatile sig_atomic_t interrupted;
+static bool heeded; /* it has ended a run */
 
 static void on_interrupt(int signal)
 {
@@ -38,7 +39,13 @@ void run_catch_interrupt(void)
 
 bool run_over(uint64_t now, uint64_t end)
 {
+	heeded = heeded || interrupted;
 	return interrupted || now >= end;
+}
+
+bool run_given_up(void)
+{
+	return interrupted && !heeded;
 }
 
 void meter_start(struct meter *meter, const struct perf_options *options)

@@ -95,8 +95,11 @@ struct peer_opener {
 	/* Whether the other side waits at MEET_AFTER already; NULL: never. */
 	bool (*over)(void *context);
 	bool (*report)(void *context, const struct peer_result *ours, struct peer_result *theirs);
-	/* Ends what open began, even if that failed half-way; context may be NULL. */
-	void (*close)(struct session *session, void *context);
+	/*
+	 * Ends what open began, even if that failed half-way; context may be NULL. False when the
+	 * other side was gone before.
+	 */
+	bool (*close)(struct session *session, void *context);
 };
 
 /* Opens adapter, domain, CQ, memory and queue pairs. On failure a message is on stderr. */

@@ -43,16 +43,18 @@ static bool report(void *context, const struct peer_result *ours, struct peer_re
 	return good;
 }
 
-static void close_perftest(struct session *session, void *context)
+static bool close_perftest(struct session *session, void *context)
 {
 	struct perftest *perftest = context;
+	bool good = true;
 
 	if (!perftest)
-		return;
+		return true;
 	if (perftest->settled && !perftest->channel.over)
-		perftest_finish(perftest);
+		good = perftest_finish(perftest);
 	perftest_close(perftest);
 	free(perftest);
+	return good;
 }
 
 const struct peer_opener perftest_opener = {

@@ -7,7 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
+
+#define PATIENCE 15u /* seconds */
+
+static uint64_t now_ns(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
 
 /* --- TCP, messages ---------------------------------------------------------------------------- */
 
@@ -35,7 +46,8 @@ static bool tcp_receive(struct perftest_channel *channel, uint8_t *data, size_t 
 			data += n;
 			size -= (size_t)n;
 		} else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-			perftest_breathe(channel);
+			if (!perftest_breathe(channel))
+				return false;
 		} else {
 			return false;
 		}
@@ -64,11 +76,34 @@ static bool receive_message(struct perftest_channel *channel, void *data, size_t
 				: tcp_receive(channel, data, size);
 }
 
+static bool given_up(const struct perftest_channel *channel)
+{
+	return channel->given_up && channel->given_up();
+}
+
+static void explain(const struct perftest_channel *channel, const char *what)
+{
+	if (given_up(channel))
+		fprintf(stderr, "oriel-perf: interrupted while we exchanged: %s\n", what);
+	else if (channel->late)
+		fprintf(stderr,
+			"oriel-perf: no answer for %u s while we exchanged: %s (test, size and "
+			"number of queue pairs must be the same here and there)\n",
+			PATIENCE, what);
+	else
+		fprintf(stderr,
+			"oriel-perf: the other side has gone while we exchanged: %s (its own "
+			"message, if any, says more; test, size and number of queue pairs must be "
+			"the same here and there)\n",
+			what);
+}
+
 bool perftest_swap(struct perftest_channel *channel, const char *what, const void *ours,
 		   void *theirs, size_t size)
 {
 	bool good = !channel->over;
 
+	channel->deadline = channel->hurry ? now_ns() + PATIENCE * 1000000000ull : 0;
 	if (good && channel->server)
 		good = receive_message(channel, theirs, size) && send_message(channel, ours, size);
 	else if (good)
@@ -76,11 +111,7 @@ bool perftest_swap(struct perftest_channel *channel, const char *what, const voi
 	if (good)
 		return true;
 	channel->over = true;
-	fprintf(stderr,
-		"oriel-perf: the other side has gone while we exchanged: %s (its own message, if "
-		"any, says more; test, size and number of queue pairs must be the same here and "
-		"there)\n",
-		what);
+	explain(channel, what);
 	return false;
 }
 
@@ -92,10 +123,17 @@ bool perftest_pending(struct perftest_channel *channel)
 }
 
 /* Not a sleep on the socket: a data plane in this process wants its turns. */
-void perftest_breathe(struct perftest_channel *channel)
+bool perftest_breathe(struct perftest_channel *channel)
 {
+	if (given_up(channel))
+		return false;
+	if (channel->deadline && now_ns() > channel->deadline) {
+		channel->late = true;
+		return false;
+	}
 	if (!OrielProgress(channel->adapter))
 		OrielWait(channel->adapter, 1);
+	return true;
 }
 
 void perftest_channel_close(struct perftest_channel *channel)

@@ -22,6 +22,10 @@ struct perftest_channel {
 	NDK_ADAPTER *adapter;
 	bool server;
 	bool over;                        /* the other side has ended it, or it broke */
+	bool hurry;                       /* the other side has nothing to do but to answer */
+	bool late;                        /* it did not */
+	uint64_t deadline;                /* ns; 0: none */
+	bool (*given_up)(void);           /* NULL: never */
 	uint32_t version;                 /* the peer's, in hundredths; 0: not known yet */
 	int socket;                       /* TCP; -1: none */
 	struct perftest_control *control; /* rdma_cm; NULL: none */
@@ -56,8 +60,11 @@ bool perftest_swap(struct perftest_channel *channel, const char *what, const voi
 		   void *theirs, size_t size);
 /* Whether the peer's next message is there, or the channel is over. Does not wait. */
 bool perftest_pending(struct perftest_channel *channel);
-/* For loops that wait: what libndk has to do, and a millisecond of sleep if that is nothing. */
-void perftest_breathe(struct perftest_channel *channel);
+/*
+ * For loops that wait: what libndk has to do, and a millisecond of sleep if that is nothing. False
+ * when they should wait no longer.
+ */
+bool perftest_breathe(struct perftest_channel *channel);
 void perftest_channel_close(struct perftest_channel *channel);
 
 /* One end of perftest_swap, by rdma_cm; perftest_channel.c's. */

@@ -203,9 +203,8 @@ NDK_CONNECTOR *perftest_cm_arrival(struct perftest_channel *channel)
 	struct perftest_control *control = channel->control;
 
 	while (control->taken == control->arrivals) {
-		if (control->gone)
+		if (control->gone || !perftest_breathe(channel))
 			return NULL;
-		perftest_breathe(channel);
 	}
 	return control->arrived[control->taken++ % PERFTEST_ARRIVALS];
 }
@@ -222,6 +221,10 @@ bool perftest_cm_accept(struct perftest_channel *channel, NDK_PD *pd,
 		return false;
 	control = channel->control;
 	control->connector = perftest_cm_arrival(channel);
+	if (!control->connector) {
+		fputs("oriel-perf: interrupted before a client came (-R)\n", stderr);
+		return false;
+	}
 	sync = sync_begin(channel->adapter);
 	status = sync_end(&sync, NdkAccept(control->connector, control->qp, 0, 0, NULL, 0, on_gone,
 					   control, sync_requested, &sync));
@@ -261,9 +264,8 @@ bool perftest_cm_send(struct perftest_channel *channel, const void *data, size_t
 		return complain("a message to the other side", status);
 	control->sent++;
 	for (take_results(control); control->sent; take_results(control)) {
-		if (control->failed)
+		if (control->failed || !perftest_breathe(channel))
 			return false;
-		perftest_breathe(channel);
 	}
 	return true;
 }
@@ -282,7 +284,8 @@ bool perftest_cm_receive(struct perftest_channel *channel, void *data, size_t si
 	unsigned int index = control->read % RECEIVES;
 
 	while (!perftest_cm_pending(channel))
-		perftest_breathe(channel);
+		if (!perftest_breathe(channel))
+			return false;
 	if (control->received == control->read)
 		return false;
 	control->read++;

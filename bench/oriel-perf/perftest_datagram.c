@@ -45,7 +45,8 @@ static bool completion(struct perftest *p, ORIEL_RESULT *result)
 	while (!OrielGetCqResults(p->session->cq, result, 1)) {
 		if (perftest_pending(&p->channel) && p->channel.server)
 			return false; /* the client does not wait for us before */
-		perftest_breathe(&p->channel);
+		if (!perftest_breathe(&p->channel))
+			return false;
 	}
 	return NT_SUCCESS(result->Ndk.Status);
 }

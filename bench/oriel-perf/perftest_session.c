@@ -178,26 +178,38 @@ bool perftest_open(struct perftest *p, struct session *session, const struct per
 {
 	const uint32_t count = session->options.queue_pairs;
 
-	*p = (struct perftest){
-		.options = options,
-		.session = session,
-		.channel = { .adapter = session->adapter, .server = options->server, .socket = -1 }
-	};
+	*p = (struct perftest){ .options = options,
+				.session = session,
+				.channel = { .adapter = session->adapter,
+					     .server = options->server,
+					     .socket = -1,
+					     .given_up = run_given_up } };
 	p->ours = calloc(count, sizeof(*p->ours));
 	p->theirs = calloc(count, sizeof(*p->theirs));
 	if (!p->ours || !p->theirs)
 		return session_complain("perftest's exchange", STATUS_NO_MEMORY);
 	for (uint32_t i = 0; i < count; i++)
 		fill_key(p, i);
-	if (!perftest_path_mtu(p) || !open_channel(p) || !swap_parameters(p) ||
-	    !connect_queue_pairs(p) || !meet(p))
+	if (!perftest_path_mtu(p) || !open_channel(p))
 		return false;
+	p->channel.hurry = true;
+	if (!swap_parameters(p) || !connect_queue_pairs(p) || !meet(p))
+		return false;
+	p->channel.hurry = false;
 	fill_remotes(p);
 	p->settled = true;
 	return true;
 }
 
 /* --- around the data -------------------------------------------------------------------------- */
+
+/* Sides that do not run the same test take something else for each other's results. */
+static bool plausible(const struct perftest_report *report)
+{
+	return report->size <= UINT32_MAX && report->iterations < 1ull << 50 && report->peak >= 0 &&
+	       report->average >= 0 && report->rate >= 0 && report->peak < 1e12 &&
+	       report->average < 1e12 && report->rate < 1e12;
+}
 
 static bool swap_reports(struct perftest *p, const struct perftest_report *ours,
 			 struct perftest_report *theirs)
@@ -209,6 +221,13 @@ static bool swap_reports(struct perftest *p, const struct perftest_report *ours,
 		if (!perftest_swap(&p->channel, "results", out, in, sizeof(out)))
 			return false;
 		perftest_report_parse(in, i, theirs);
+	}
+	if (!plausible(theirs)) {
+		fputs("oriel-perf: what the other side sent are no results: test, size and number "
+		      "of queue pairs must be the same here and there\n",
+		      stderr);
+		p->channel.over = true;
+		return false;
 	}
 	return true;
 }

@@ -89,8 +89,12 @@ bool perftest_tcp_accept(struct perftest_channel *channel, uint16_t port)
 	snprintf(where, sizeof(where), "TCP port %u", port);
 	if (fd < 0)
 		return complain(where, strerror(-fd));
-	for (client.fd = fd; poll(&client, 1, 0) == 0;)
-		perftest_breathe(channel);
+	for (client.fd = fd; poll(&client, 1, 0) == 0;) {
+		if (perftest_breathe(channel))
+			continue;
+		close(fd);
+		return complain(where, "interrupted before a client came");
+	}
 	channel->socket = accept(fd, NULL, NULL);
 	if (channel->socket < 0)
 		complain(where, strerror(errno));

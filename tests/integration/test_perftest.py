@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """perftest's exchange, over TCP and over rdma_cm: oriel-perf at both ends, a daemon each."""
 import json
+import os
+import signal
 import subprocess
 
 import rig
@@ -152,6 +154,61 @@ def warm_up():
         expect_equal(ours[0]["messages"], 50, f"{name}: messages measured")
         expect(after[kind] - before[kind] > 50, f"{name}: {after[kind] - before[kind]} served")
     clean()
+
+
+def messages():
+    counters = Stage.server.ask("stats")["workers"]["0"]
+    return counters["rx_write"] + counters["rx_send"]
+
+
+@test("ends that do not run the same test, or are not alive any more, end with a reason")
+def mismatched():
+    def ends(server_words, client_words, said, status=1):
+        server = Process("server", [rig.program("oriel-perf"), *server_words],
+                         {"ORIEL_SOCKET": Stage.server.socket})
+        client = subprocess.run(
+            [rig.program("oriel-perf"), *client_words, "localhost"], timeout=60,
+            capture_output=True, text=True, check=False,
+            env={"ORIEL_SOCKET": Stage.client.socket})
+        expect_equal(client.returncode, status, f"{client_words}: {client.stderr}")
+        expect_equal(server.wait(), status, f"{server_words}: {server.log()}")
+        expect(said in client.stderr + server.log(), f"{said}: {client.stderr} {server.log()}")
+    ends(["write_bw", "-n", "9", "-q", "1"], ["write_bw", "-n", "9", "-q", "4"], "no results")
+    ends(["write_bw", "-n", "9", "-s", "64"], ["write_bw", "-n", "9", "-s", "128"],
+         "--size is 128 here and 64 there", 0)
+    for words in (["write_lat"], ["-R", "send_lat"]):
+        for dies in ("server", "client"):
+            command = [rig.program("oriel-perf"), *words, "-n", "100000000"]
+            server = Process("server", command, {"ORIEL_SOCKET": Stage.server.socket})
+            client = Process("client", [*command, host(words)],
+                             {"ORIEL_SOCKET": Stage.client.socket})
+            before = messages()
+            rig.until(lambda before=before: messages() > before + 200, "they exchange messages")
+            victim, other = (server, client) if dies == "server" else (client, server)
+            victim.kill()
+            expect(other.wait(), f"{words}, {dies} killed: a good end: {other.log()}")
+            expect("oriel-perf: " in other.log(), f"{words}, {dies} killed: {other.log()}")
+    clean()
+
+
+@test("a server that waits for its client ends at the first SIGINT")
+def interrupted():
+    for words in ([], ["-R"]):
+        server = Process("server", [rig.program("oriel-perf"), *words, "send_bw"],
+                         {"ORIEL_SOCKET": Stage.server.socket})
+        baseline = Stage.baselines[0][1]
+        rig.until(lambda: Stage.server.counts() != baseline and waits(server.pid), "it waits")
+        os.kill(server.pid, signal.SIGINT)
+        expect_equal(server.wait(), 1, f"{words}: {server.log()}")
+        expect("interrupted before a client came" in server.log(), server.log())
+    clean()
+
+
+def waits(pid):
+    """Whether its own handler would take a SIGINT."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        caught = next(line for line in file if line.startswith("SigCgt:")).split()[1]
+    return int(caught, 16) & 1 << signal.SIGINT - 1
 
 
 @test("what does not go together, and a server that is not there, are told")
