@@ -244,14 +244,20 @@ static void run_out(struct neighbour_table *table, struct neighbour *entry, uint
 	}
 }
 
-void neighbour_forget(struct neighbour_table *table, uint32_t port)
+void neighbour_forget(struct neighbour_table *table, uint32_t port, uint64_t now)
 {
 	for (uint32_t i = 1; i <= NEIGHBOUR_ENTRIES; i++) {
 		struct neighbour *entry = &table->entry[i];
 
-		if (entry->port == port &&
-		    (entry->state == NEIGHBOUR_KNOWN || entry->state == NEIGHBOUR_SILENT))
+		if (entry->port != port)
+			continue;
+		if (entry->state == NEIGHBOUR_KNOWN || entry->state == NEIGHBOUR_SILENT)
 			entry_free(table, entry);
+		if (entry->state != NEIGHBOUR_ASKING)
+			continue;
+		/* What was asked while there was no link was heard by nobody. */
+		entry->tries = 0;
+		ask(table, entry, now);
 	}
 }
 

@@ -84,8 +84,8 @@ int neighbour_send(struct neighbour_table *table, const uint8_t gid[16],
  */
 void neighbour_learn(struct neighbour_table *table, uint32_t port, const uint8_t gid[16],
 		     const uint8_t mac[6], bool create, bool hint, uint64_t now);
-/* The port's link was away: who is there now may be others. Questions under way go on. */
-void neighbour_forget(struct neighbour_table *table, uint32_t port);
+/* The port's link was away: who is there now may be others. Questions under way start anew. */
+void neighbour_forget(struct neighbour_table *table, uint32_t port, uint64_t now);
 /* Runs what is due. */
 void neighbour_poll(struct neighbour_table *table, uint64_t now);
 

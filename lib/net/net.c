@@ -478,7 +478,7 @@ static void look_at_links(struct net *net)
 		other = up != port->link_up || links != port->links_seen;
 		port->links_seen = links;
 		if (other)
-			neighbour_forget(&net->neighbours, p);
+			neighbour_forget(&net->neighbours, p, net->now);
 		if (up && other) {
 			port->announcements = ANNOUNCEMENTS;
 			port->announce_at = net->now;

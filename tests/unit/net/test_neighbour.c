@@ -153,10 +153,10 @@ Test(neighbour, a_link_that_was_away_is_asked_anew)
 	neighbour_lookup(&table, 1, peer_v4, 0, mac);
 	neighbour_learn(&table, 1, peer_v4, peer_mac, false, false, MS);
 	cr_assert_eq(neighbour_lookup(&table, 0, peer_v6, 0, mac), -EAGAIN);
-	neighbour_forget(&table, 0);
-	cr_assert_eq(requests, 3);
+	neighbour_forget(&table, 0, MS);
+	cr_assert_eq(requests, 4, "who was being asked for, at once");
 	cr_assert_eq(neighbour_lookup(&table, 0, peer_v4, 2 * MS, mac), -EAGAIN);
-	cr_assert_eq(requests, 4);
+	cr_assert_eq(requests, 5);
 	cr_assert_eq(neighbour_lookup(&table, 1, peer_v4, 2 * MS, mac), 0, "another link");
 	neighbour_learn(&table, 0, peer_v6, peer_mac, false, false, 3 * MS);
 	cr_assert_eq(neighbour_lookup(&table, 0, peer_v6, 3 * MS, mac), 0, "asked before");
