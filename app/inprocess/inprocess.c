@@ -12,6 +12,7 @@
 #include "orield/daemon.h"
 
 #define CONTROL_EVERY 50000ull    /* ns: timers of the control core */
+#define LOOK_EVERY    8u          /* turns between looks at the clock for them */
 #define SOCKETS_EVERY 10000000ull /* ns */
 
 __attribute__((visibility("default"))) ndk_plane_opener oriel_plane_open;
@@ -21,6 +22,7 @@ static struct plane {
 	uint32_t open;    /* atomic */
 	uint32_t serving; /* atomic: some thread is in turn() */
 	uint64_t control_due, sockets_due;
+	uint32_t turns;
 	struct daemon daemon;
 } the_plane;
 
@@ -29,9 +31,13 @@ static struct plane {
 static unsigned int serve_control(struct plane *plane, bool sockets)
 {
 	struct control *control = plane->daemon.control;
-	uint64_t now = net_clock(plane->daemon.net);
+	const bool idle = !sockets && !control_has_work(control);
+	uint64_t now;
 
-	if (!sockets && now < plane->control_due && !control_has_work(control))
+	if (idle && ++plane->turns % LOOK_EVERY)
+		return 0;
+	now = net_clock(plane->daemon.net);
+	if (idle && now < plane->control_due)
 		return 0;
 	if (now >= plane->sockets_due) {
 		plane->sockets_due = now + SOCKETS_EVERY;

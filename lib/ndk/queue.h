@@ -51,6 +51,7 @@ struct cq {
 	uint32_t rings;     /* of one memory: workers */
 	uint32_t all_rings; /* that may hold entries: twice as many while there are old ones */
 	uint32_t next_ring;
+	bool was_empty;  /* at the last look, with the data plane in the process */
 	bool error_told; /* the callback has spoken of the failure: it is the last */
 	struct cq_ring ring[2 * SHM_MAX_WORKERS];
 	struct moved known[KNOWN_MOVED];

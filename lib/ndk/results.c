@@ -185,17 +185,26 @@ static STAMPED void take_what_is_there(struct cq *cq, struct results *results, e
 	spin_unlock(&cq->lock);
 }
 
+/*
+ * Where the caller drives the data plane, an empty CQ gives it one turn and is then asked anew; one
+ * that was empty when it was last asked gives the turn first.
+ */
 static STAMPED ULONG take_results(struct cq *cq, void *first, ULONG room, enum form form)
 {
 	struct results results = { .first = first, .room = room };
+	struct adapter *adapter = cq->object.adapter;
+	bool turned = __atomic_load_n(&cq->was_empty, __ATOMIC_RELAXED);
 
-	/* Where the caller drives the data plane, an empty CQ gives it one turn, and then is asked
-	 * anew. */
-	for (bool again = false;; again = true) {
+	if (turned)
+		plane_turn(adapter);
+	for (;; turned = true) {
 		take_what_is_there(cq, &results, form);
-		if (results.count || again || !plane_turn(cq->object.adapter))
-			return results.count;
+		if (results.count || turned || !plane_turn(adapter))
+			break;
 	}
+	if (adapter->plane.turn)
+		__atomic_store_n(&cq->was_empty, results.count == 0, __ATOMIC_RELAXED);
+	return results.count;
 }
 
 ULONG cq_results(NDK_CQ *ndk, NDK_RESULT results[], ULONG room)
