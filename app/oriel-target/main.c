@@ -103,8 +103,8 @@ static void explain(NTSTATUS status)
 		fprintf(stderr, "oriel-target: orield is not there: trying again until it is: %s\n",
 			OrielOpenErrorText());
 	else
-		fprintf(stderr, "oriel-target: cannot serve: %s: %s: trying again\n",
-			OrielStatusName(status), OrielOpenErrorText());
+		fprintf(stderr, "oriel-target: cannot serve: %s: trying again\n",
+			OrielStatusName(status));
 }
 
 /* Serves; when the daemon goes, waits for its return. The exported data stay as they are. */

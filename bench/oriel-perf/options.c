@@ -144,6 +144,9 @@ static const char *perftest_contradiction(const struct perf_options *options,
 		return "rdma_cm connects no UC: leave -R away";
 	if (problem)
 		return problem;
+	if (options->mode == PERF_LATENCY && options->operation == PERF_WRITE && !options->size &&
+	    flags_has(seen, "size"))
+		return "nobody sees a write of no bytes arrive: --size 1 or more";
 	if (options->mode == PERF_LATENCY && options->bidirectional)
 		return "latency is measured one way: leave --bidirectional away";
 	return common_contradiction(options, seen, atomic);

@@ -31,9 +31,11 @@ static bool swap_key(struct perftest *p, uint32_t index, struct perftest_key *th
 		return false;
 	good = p->channel.control ? perftest_key_binary_parse(in, size, theirs)
 				  : perftest_key_text_parse(in, theirs);
-	if (!good)
-		fprintf(stderr, "oriel-perf: what the other side sent is no key of perftest's\n");
-	return good;
+	if (good)
+		return true;
+	p->channel.over = true; /* who sends that has no farewell to wait for */
+	fprintf(stderr, "oriel-perf: what the other side sent is no key of perftest's\n");
+	return false;
 }
 
 /* Where one side waits for the other: the first key once more, whatever it says. */

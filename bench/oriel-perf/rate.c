@@ -336,7 +336,7 @@ static bool all_done(const struct rate *rate)
 
 static double messages_per_ns(const struct perf_options *options)
 {
-	if (options->rate <= 0 || !options->size)
+	if (options->rate <= 0)
 		return 0;
 	switch (options->rate_unit) {
 	case PERF_GIGABITS: return options->rate / 8 / options->size;

@@ -223,7 +223,8 @@ static bool say(struct exchange *exchange, uint64_t number)
 	while (exchange->pending >= session->options.depth)
 		if (!drain(exchange))
 			return false;
-	session->source[request.size - 1] = (uint8_t)number;
+	if (request.size)
+		session->source[request.size - 1] = (uint8_t)number;
 	status = post_request(exchange->peer, &request);
 	if (!NT_SUCCESS(status))
 		return session_complain("posting", status);

@@ -214,6 +214,8 @@ def rates():
         allowed = most * result["seconds"] + (9 if "--burst_size" in arguments else 1)
         expect(0 < result["messages"] <= allowed + 1,
                f"{arguments}: {result['messages']} of {allowed}")
+    result = measured("-s", 0, "-D", 0.2, "--rate_limit", 500, "--rate_units", "p")
+    expect(result["messages"] <= 500 * result["seconds"] + 2, f"of no bytes: {result}")
 
 
 @test("a warm-up comes before the measurement and is not part of it")

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 
 import rig
-from rig import Daemon, Process, expect, expect_equal, test
+from rig import Daemon, Process, expect, expect_equal, test, until
 
 TESTS = ["write_bw", "read_bw", "send_bw", "atomic_bw", "write_lat", "read_lat", "send_lat",
          "atomic_lat"]
@@ -233,6 +235,76 @@ def told():
     fails(["write_lat", "--warm-up", "1", "localhost"], "answers every message")
     fails(["write_bw", "--verify"], "the client's side")
     fails(["write_bw", "--per-window", "1", "localhost"], "one token")
+    fails(["write_lat", "-s", "0", "localhost"], "--size 1 or more")
+
+
+# --- what is no perftest ----------------------------------------------------------------------
+
+KEY = b"0000:0010:000123:000456:00001234:0000000000001000:" + b"00:" * 10 + b"ff:ff:0a:42:00:02:" \
+    b"00000000:\0"
+OPENING = [b"6.10" + bytes(12), struct.pack(">I", 4096), struct.pack(">I", 64), b"3\0", KEY]
+
+
+def dial():
+    try:
+        return socket.create_connection(("127.0.0.1", PORT), 10)
+    except ConnectionRefusedError:
+        return None
+
+
+def play_client(messages, *arguments):
+    """A server, and its TCP connection after messages, each of which it answers in kind."""
+    server = Process("server", [rig.program("oriel-perf"), *arguments],
+                     {"ORIEL_SOCKET": Stage.server.socket})
+    client = until(dial, "the server listens")
+    for message in messages:
+        client.sendall(message)
+        answer = client.recv(len(message), socket.MSG_WAITALL)
+        expect_equal(len(answer), len(message), f"the answer to {message}: {server.log()}")
+    return server, client
+
+
+@test("a peer that goes, or talks nonsense, ends a server with a reason, and is not waited for")
+def nonsense():
+    for done in range(len(OPENING) + 1):
+        server, client = play_client(OPENING[:done], "read_bw")
+        client.close()
+        expect_equal(server.wait(), 1, server.log())
+        expect("the other side has" in server.log(), server.log())
+    for done, bad in ((0, b"GET / HTTP/1.1\r\n"), (4, b"z" * 108), (7, b"z" * 108)):
+        server, client = play_client((OPENING + [KEY] * 2)[:done], "read_bw")
+        client.sendall(bad)
+        expect_equal(server.wait(), 1, f"nonsense after {done}: {server.log()}")
+        expect("is no" in server.log(), server.log())
+        client.close()
+    clean()
+
+
+@test("figures of a peer that are no numbers are not taken for results")
+def no_numbers():
+    for figure in (float("nan"), float("inf"), -1.0):
+        told = [struct.pack(">Q", 4096), struct.pack(">Q", 7)] + [struct.pack(">d", figure)] * 3
+        server, client = play_client(OPENING + [KEY] * 3 + told, "read_bw", "--json")
+        expect_equal(server.wait(), 1, server.log())
+        expect("are no results" in server.log(), server.log())
+        client.close()
+
+
+@test("SIGINT ends a server whose client is silent")
+def impatient():
+    for messages in (OPENING[:2], OPENING + [KEY] * 2):
+        server, client = play_client(messages, "read_bw")
+        server.popen.send_signal(signal.SIGINT)
+        expect_equal(server.wait(), 1, f"after {messages}: {server.log()}")
+        expect("interrupted while" in server.log(), server.log())
+        client.close()
+    clean()
+
+
+@test("messages of no bytes")
+def empty():
+    for name in ("write_bw", "read_bw", "send_bw", "send_lat", "read_lat"):
+        both(name, ["-s", "0"], 50)
 
 
 if __name__ == "__main__":
