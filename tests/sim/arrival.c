@@ -30,8 +30,13 @@ void witness_cnp(struct end *end)
 
 void witness_mark(struct end *end)
 {
-	const uint64_t now = end->pair->world->now;
+	const struct world *world = end->pair->world;
+	const uint64_t now = world->now;
 
+	if (qp_get_state(end->host->shared, end->index) != QP_RTS)
+		return;
+	if (world->config.transmit_room == 0)
+		witness_told(end);
 	end->marks++;
 	if (end->cnps_due && now - end->marked_at < CNP_INTERVAL)
 		return;
@@ -90,6 +95,10 @@ void witness_rnr(struct end *end, uint32_t psn, uint8_t code)
 	}
 	end->rnr_psn = psn;
 	end->rnrs++;
+	if (config_is_perfect(&end->pair->world->config) && end->connection.rnr_retry != 7 &&
+	    !end->rnr_blind && end->rnrs > end->connection.rnr_retry + 1u)
+		sim_fail(end->pair->world, "pair %u end %u asks again after %u RNR NAKs",
+			 end->pair->number, end->side, end->rnrs - 1);
 	end->rnr_latest = now + rnr_time(code);
 	end->rnr_blind |= waits_for_answer(end, op);
 	/* One that comes while it waits, or that is late to wake, changes nothing. */

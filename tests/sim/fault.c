@@ -486,7 +486,7 @@ bool fault_post(struct end *end)
 	if (lacks_right(&end->peer->window[rng_below(&world->traffic, SIM_WINDOWS)]) &&
 	    rng_percent(&world->traffic, 15))
 		fault = FAULT_RIGHT;
-	if (rng_percent(&world->traffic, 5))
+	if (rng_percent(&world->traffic, 8))
 		fault = FAULT_SGE_RANGE;
 	/* Until the receives that are there have been used up. */
 	if (end->pair->strict && rng_percent(&world->traffic, end->pair->no_receives ? 80 : 20))

@@ -21,9 +21,11 @@ static uint32_t fast_token(const struct end *end, enum window_state state, uint3
 			   uint64_t *address)
 {
 	const struct sim_window *window = &end->window[0];
+	const bool writable =
+		window->own ? window->offset == end->sink : window->rights & ~RIGHT_REMOTE_READ;
 
-	if (!window->fast || window->own || window->state != state || window->length < length ||
-	    (state == WINDOW_BOUND && (window->rights & ~RIGHT_REMOTE_READ)))
+	if (!window->fast || window->state != state || window->length < length ||
+	    (state == WINDOW_BOUND && writable))
 		return 0;
 	*address = host_address(end->host, window->offset);
 	return window->local_token;
