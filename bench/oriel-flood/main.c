@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* oriel-flood: options, set-up, one run or a search, report. */
 #include <getopt.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,10 +289,53 @@ static bool take_option(int option, struct flood_options *o)
 	}
 }
 
+/* Which options were given, by getopt's value. */
+static bool seen[OPTION_VERSION + 1];
+
+/* What does not go together, each with what to do instead. */
+static const char *contradiction(const struct flood_options *o)
+{
+	const bool export = seen['p'] || seen[OPTION_NAME];
+
+	if (o->peer != PEER_RESPONDER && (o->table || export || o->bad_ppm))
+		return "a testpmd has no queue pairs and refuses nothing: leave --table, --port, "
+		       "--name and --bad away";
+	if (o->table && export)
+		return "--port and --name find an export: leave them away with --table";
+	if (seen[OPTION_WINDOWS] && !o->table)
+		return "--windows belongs to --table: an export has a window for each queue pair";
+	if (o->operation == FLOOD_SEND && !o->table && o->peer == PEER_RESPONDER)
+		return "an export receives nothing: send to an oriel-sink --receive, by --table";
+	if (o->operation == FLOOD_ATOMIC && seen['s'] && o->size != 8)
+		return "atomics have 8 bytes: leave --size away";
+	if (seen[OPTION_LATENCY] && (seen['t'] || seen['a']))
+		return "--latency is one message at a time, each acknowledged: leave --outstanding "
+		       "and --ack-every away";
+	if (o->search && seen['r'])
+		return "--search looks for the rate itself: leave --rate away";
+	if (seen[OPTION_LOSS] && !o->search)
+		return "--loss belongs to --search";
+	if (seen[OPTION_BAD_KINDS] && !seen[OPTION_BAD])
+		return "--bad-kinds belongs to --bad";
+	if (o->histogram && !o->json)
+		return "--histogram is for --json";
+	return NULL;
+}
+
+static bool cpu_is_ours(uint32_t cpu)
+{
+	cpu_set_t allowed;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed) || CPU_ISSET(cpu, &allowed))
+		return true;
+	fprintf(stderr, "oriel-flood: --cpu %u: this process may not run there\n", cpu);
+	return false;
+}
+
 static bool complete(struct flood_options *o)
 {
 	static const uint8_t none[16];
-	const char *missing = NULL;
+	const char *missing = NULL, *problem;
 	uint32_t carried = link_path_mtu(o->port.mtu);
 
 	if (!o->port.device[0])
@@ -321,9 +365,14 @@ static bool complete(struct flood_options *o)
 			o->path_mtu, carried, o->port.mtu);
 		return false;
 	}
+	problem = contradiction(o);
+	if (problem) {
+		fprintf(stderr, "oriel-flood: %s\n", problem);
+		return false;
+	}
 	if (o->operation == FLOOD_ATOMIC)
 		o->size = 8;
-	return true;
+	return cpu_is_ours(o->cpu);
 }
 
 static bool parse(int argc, char *argv[], struct flood_options *o)
@@ -350,6 +399,7 @@ static bool parse(int argc, char *argv[], struct flood_options *o)
 		}
 		if (!take_option(option, o))
 			return false;
+		seen[option] = true;
 	}
 	if (optind < argc && strcmp(argv[optind - 1], "--") != 0) {
 		fprintf(stderr, "oriel-flood: unexpected argument '%s'\n", argv[optind]);
