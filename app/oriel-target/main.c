@@ -99,12 +99,14 @@ static void free_memory(struct target *target)
 
 static void explain(NTSTATUS status)
 {
+	const char *reason = OrielOpenErrorText(); /* empty when it was not the opening */
+
 	if (status == STATUS_DEVICE_NOT_READY || status == STATUS_DEVICE_REMOVED)
 		fprintf(stderr, "oriel-target: orield is not there: trying again until it is: %s\n",
-			OrielOpenErrorText());
+			reason);
 	else
-		fprintf(stderr, "oriel-target: cannot serve: %s: trying again\n",
-			OrielStatusName(status));
+		fprintf(stderr, "oriel-target: cannot serve: %s%s%s: trying again\n",
+			OrielStatusName(status), *reason ? ": " : "", reason);
 }
 
 /* Serves; when the daemon goes, waits for its return. The exported data stay as they are. */
