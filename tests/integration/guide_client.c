@@ -95,8 +95,10 @@ static void progress(time_t *deadline, const char *what)
 		fprintf(stderr, "%s, case %d: no end of %s\n", role, number, what);
 		exit(1);
 	}
-	if (!OrielProgress(adapter))
-		OrielWait(adapter, 10);
+	if (OrielProgress(adapter) || OrielWait(adapter, 10) != STATUS_DEVICE_REMOVED)
+		return;
+	fprintf(stderr, "%s, case %d: the daemon is gone: no end of %s\n", role, number, what);
+	exit(1);
 }
 
 static NTSTATUS result(NTSTATUS status)

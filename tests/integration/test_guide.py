@@ -34,5 +34,15 @@ def windows():
         expect_equal(process.stop(), 0, f"exit status of {process.name}: {process.log()}")
 
 
+@test("who waits as the guide says hears of it when the daemon is killed")
+def killed():
+    host = daemon("c", "server", 0)
+    target = guide(host, "target", "10.66.0.1")
+    target.wait_log("listening")
+    host.kill()
+    expect_equal(target.wait(), 1, target.log())
+    expect("the daemon is gone" in target.log(), target.log())
+
+
 if __name__ == "__main__":
     rig.main()
