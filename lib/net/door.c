@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * DPDK's memif driver takes a link down, and brings it up, in EAL's interrupt thread, and asks
- *nobody whether a worker is inside its receive or transmit function: rings that are being read are
- * unmapped, a ring is looked up before and used after the link's flag is set. And a client that is
- * gone before the driver has greeted it leaves a closed descriptor among EAL's interrupts, by
+ * nobody whether a worker is inside its receive or transmit function: rings that are being read
+ * are unmapped, a ring is looked up before and used after the link's flag is set. And a client that
+ * is gone before the driver has greeted it leaves a closed descriptor among EAL's interrupts, by
  * which the process ends. So the driver never sees the other end of its link, but this thread:
  *
  *	peer  <--- outer socket --->  door  <--- inner socket --->  driver
  *
  * It hands on the messages of the handshake, lets the workers in when the driver has done all it
- *does for a link, and when the peer leaves it first takes the workers out and then tells the
- *driver. A link that is up has nothing more to say: whatever comes is its end. A driver that is a
- *client connects once, when its device starts, so the device is started again after each link.
+ * does for a link, and when the peer leaves it first takes the workers out and then tells the
+ * driver. A link that is up has nothing more to say: whatever comes is its end. A driver that is a
+ * client connects once, when its device starts, so the device is started again after each link.
  */
 #include <errno.h>
 #include <poll.h>
