@@ -10,6 +10,7 @@
 #define DRAIN_MS      1000u /* the same when all that is left are answers */
 #define TRIES         8u    /* queue pairs looked at for one that may send */
 #define DRAIN_SECONDS 10.0
+#define PROOF_SECONDS 2.0 /* a peer that lives says something within */
 #define SEARCH_STEPS  10u
 #define CHECK_EVERY   16u
 #define READS_MAX     16u
@@ -298,6 +299,33 @@ static void drain(struct flood *f)
 	}
 }
 
+/*
+ * False: messages were left without an answer, and now nobody answers any more. Only lost ones
+ * would say nothing about the peer, so one is sent until it is answered, whatever that says.
+ */
+static bool still_answers(struct flood *f, uint64_t timeouts)
+{
+	const uint64_t before = f->counters.answers;
+	uint64_t now = rte_rdtsc(), end = now + cycles(f, PROOF_SECONDS), ask = now;
+	uint32_t i = 0;
+
+	if (f->options.peer != PEER_RESPONDER || f->counters.timeouts == timeouts)
+		return true;
+	while (f->counters.answers == before && (now = rte_rdtsc()) < end) {
+		if (now >= ask) {
+			ask = now + cycles(f, 0.05);
+			while (i < f->qps && f->qp[i].dead)
+				i++;
+			if (i == f->qps)
+				return true; /* their NAKs are what is wrong */
+			send_message(f, &f->qp[i], true);
+			link_flush(f);
+		}
+		link_poll(f);
+	}
+	return f->counters.answers != before;
+}
+
 /* --- runs ------------------------------------------------------------------------------------- */
 
 static void begin_measuring(struct flood *f)
@@ -344,7 +372,7 @@ static void generate(struct flood *f, double seconds, double rate, uint64_t *mea
 
 bool flood_run(struct flood *f, double seconds, double warm_up, double rate)
 {
-	uint64_t measured = 0;
+	uint64_t measured = 0, timeouts;
 
 	if (warm_up > 0)
 		generate(f, warm_up, rate, &measured);
@@ -352,10 +380,15 @@ bool flood_run(struct flood *f, double seconds, double warm_up, double rate)
 	begin_measuring(f);
 	generate(f, seconds, rate, &measured);
 	f->elapsed = (double)measured * f->tick;
+	timeouts = f->counters.timeouts;
 	drain(f);
 	if (f->counters.fatal)
 		f->message = "the peer refused a request: its queue pair is in error";
-	return f->counters.fatal == 0;
+	else if (!still_answers(f, timeouts))
+		f->message = "the peer does not answer any more";
+	else
+		return true;
+	return false;
 }
 
 /* Share of the messages that had to be sent again. */

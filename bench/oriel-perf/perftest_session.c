@@ -205,6 +205,22 @@ bool perftest_open(struct perftest *p, struct session *session, const struct per
 
 /* --- around the data -------------------------------------------------------------------------- */
 
+static bool is_bandwidth(const struct perftest *p)
+{
+	return p->options->mode == PERF_BANDWIDTH;
+}
+
+static bool is_both_ways(const struct perftest *p)
+{
+	return is_bandwidth(p) && p->options->bidirectional;
+}
+
+/* The client works alone and tells once, at the end, what it has reached. */
+static bool is_one_sided(const struct perftest *p)
+{
+	return is_bandwidth(p) && !is_both_ways(p) && !perftest_is_send(p->options);
+}
+
 /* Sides that do not run the same test take something else for each other's results. */
 static bool plausible(const struct perftest_report *report)
 {
@@ -224,6 +240,12 @@ static bool swap_reports(struct perftest *p, const struct perftest_report *ours,
 			return false;
 		perftest_report_parse(in, i, theirs);
 	}
+	/* Who only served has measured nothing: stock programs then send what lay in their memory.
+	 */
+	if (is_one_sided(p) && !p->options->server) {
+		*theirs = (struct perftest_report){ 0 };
+		return true;
+	}
 	if (!plausible(theirs)) {
 		fputs("oriel-perf: what the other side sent are no results: test, size and number "
 		      "of queue pairs must be the same here and there\n",
@@ -232,22 +254,6 @@ static bool swap_reports(struct perftest *p, const struct perftest_report *ours,
 		return false;
 	}
 	return true;
-}
-
-static bool is_bandwidth(const struct perftest *p)
-{
-	return p->options->mode == PERF_BANDWIDTH;
-}
-
-static bool is_both_ways(const struct perftest *p)
-{
-	return is_bandwidth(p) && p->options->bidirectional;
-}
-
-/* The client works alone and tells once, at the end, what it has reached. */
-static bool is_one_sided(const struct perftest *p)
-{
-	return is_bandwidth(p) && !is_both_ways(p) && !perftest_is_send(p->options);
 }
 
 bool perftest_begin(struct perftest *p)

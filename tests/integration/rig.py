@@ -265,6 +265,17 @@ class Process:
         with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
             return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1))
 
+    def largest_mappings(self):
+        """What most of it is: text for a failure."""
+        mappings, name = [], ""
+        with open(f"/proc/{self.pid}/smaps", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if re.match("[0-9a-f]+-", line):
+                    name = line.strip()
+                elif line.startswith("Rss:"):
+                    mappings.append((int(line.split()[1]), name))
+        return "\n".join(f"{kib} KiB {name}" for kib, name in sorted(mappings)[-8:])
+
     def anonymous_kib(self):
         """Heap and stacks: what a leak would make grow."""
         with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:

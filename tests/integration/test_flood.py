@@ -2,6 +2,7 @@
 """oriel-flood against orield: what it says was served is what the daemon says it served."""
 import json
 import shutil
+import signal
 import subprocess
 
 import rig
@@ -26,11 +27,14 @@ def setup():
     Target("target", Stage.daemon, EXPORT)
 
 
+def arguments_of(link):
+    return ("-d", rig.memif(link, "client"), "--ip", "10.66.0.2/24", "--target", "10.66.0.1",
+            "--cpu", str(rig.cpu(1)), "--json", "-W", "0")
+
+
 def flood(*arguments):
     """Its JSON."""
-    command = [rig.program("oriel-flood"), "-d", rig.memif("link", "client"), "--ip",
-               "10.66.0.2/24", "--target", "10.66.0.1", "--cpu", str(rig.cpu(1)), "--json",
-               "-D", "0.3", "-W", "0", *arguments]
+    command = [rig.program("oriel-flood"), *arguments_of("link"), "-D", "0.3", *arguments]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     expect(result.returncode == 0, f"oriel-flood {' '.join(arguments)}: {result.stderr}")
     return json.loads(result.stdout)
@@ -160,6 +164,20 @@ def queues():
     expect(all(worker["rx_write"] for worker in workers.values()), f"both have work: {workers}")
     for process in (target, daemon):
         process.kill()
+
+
+@test("a daemon that is killed in a run has not lost messages, it is gone: the run has failed")
+def killed():
+    daemon = Daemon("mortal", rig.memif("mortal", "server"), "10.66.0.1/24")
+    target = Target("target-mortal", daemon, EXPORT)
+    process = Process("flood", [rig.program("oriel-flood"), *arguments_of("mortal"), "-D", "600"])
+    until(lambda: any(worker["rx_write"] for worker in daemon.ask("stats")["workers"].values()),
+          "the run is under way")
+    daemon.kill()
+    process.popen.send_signal(signal.SIGINT)
+    expect_equal(process.wait(), 1, "exit status of oriel-flood")
+    expect("does not answer any more" in process.log(), process.log())
+    target.kill()
 
 
 @test("testpmd as the other end: all it takes counts, and what comes back is whose it was")

@@ -177,7 +177,7 @@ def mismatched():
         expect(said in client.stderr + server.log(), f"{said}: {client.stderr} {server.log()}")
     ends(["write_bw", "-n", "9", "-q", "1"], ["write_bw", "-n", "9", "-q", "4"], "no results")
     ends(["write_bw", "-n", "9", "-s", "64"], ["write_bw", "-n", "9", "-s", "128"],
-         "--size is 128 here and 64 there", 0)
+         "--size is 64 here and 128 there", 0)
     for words in (["write_lat"], ["-R", "send_lat"]):
         for dies in ("server", "client"):
             command = [rig.program("oriel-perf"), *words, "-n", "100000000"]

@@ -6,6 +6,7 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
+#include "net/net_private.h"
 #include "wire_pair.h"
 
 struct pair pair;
@@ -67,8 +68,10 @@ static bool link_is_up(void)
 	struct net_port_status status;
 	struct rte_eth_link link;
 
+	/* And workers may use it: who stops them now would keep what they wanted to send. */
 	return net_port_status(pair.net, 0, &status) && status.link_up &&
-	       rte_eth_link_get_nowait(pair.far, &link) == 0 && link.link_status;
+	       port_is_there(&pair.net->port[0]) && rte_eth_link_get_nowait(pair.far, &link) == 0 &&
+	       link.link_status;
 }
 
 void pair_start(uint32_t workers, uint16_t vlan)
