@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "wire/icrc_method.h"
+
 static int build_state(struct daemon *daemon)
 {
 	struct config *config = &daemon->config;
@@ -66,6 +68,7 @@ int daemon_start(struct daemon *daemon, char *const eal_arguments[], const char 
 	struct config *config = &daemon->config;
 	int error;
 
+	icrc_choose();
 	error = draw_guid(config->control.cm.ca_guid);
 	if (error)
 		return fail("random numbers", error, message);

@@ -9,6 +9,7 @@
 
 #include "common/ini.h"
 #include "oriel-flood/flood.h"
+#include "wire/icrc_method.h"
 
 static const char usage[] =
 	"Usage: oriel-flood -d DEVICE --ip ADDR/PREFIX --target ADDR [options] [-- EAL arguments]\n"
@@ -456,6 +457,7 @@ int main(int argc, char *argv[])
 
 	if (!parse(argc, argv, &f->options))
 		return 2;
+	icrc_choose();
 	f->random = 0x9e3779b97f4a7c15ull;
 	f->latency = histogram_create();
 	f->qp = calloc(f->options.qps, sizeof(*f->qp));

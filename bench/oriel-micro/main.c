@@ -649,7 +649,9 @@ int main(int argc, char *argv[])
 		return 2;
 	}
 	/* What is counted shall not hang on what was measured. */
-	if ((icrc || once) && !icrc_use(icrc)) {
+	if (!icrc && !once) {
+		icrc_choose();
+	} else if (!icrc_use(icrc)) {
 		fprintf(stderr, "oriel-micro: --icrc %s: not in this processor\n", icrc);
 		return 2;
 	}

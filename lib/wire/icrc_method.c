@@ -111,15 +111,20 @@ static bool faster_by_far(const struct icrc_method *method, const struct icrc_me
 	       3 * time_of(method, packet, LONG) < 2 * time_of(than, packet, LONG);
 }
 
-static void __attribute__((constructor)) choose(void)
+void icrc_choose(void)
 {
 	const struct icrc_method *methods[ICRC_METHODS];
 	unsigned int count = icrc_methods(methods);
 
-	icrc_table_prepare();
-	icrc_fold_prepare();
 	icrc_method = *methods[0];
 	for (unsigned int i = 1; i < count; i++)
 		if (faster_by_far(methods[i], &icrc_method))
 			icrc_method = *methods[i];
+}
+
+static void __attribute__((constructor)) prepare(void)
+{
+	icrc_table_prepare();
+	icrc_fold_prepare();
+	icrc_use(NULL);
 }

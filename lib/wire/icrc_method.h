@@ -39,11 +39,14 @@ extern struct icrc_method icrc_method __attribute__((visibility("hidden")));
 unsigned int icrc_methods(const struct icrc_method *methods[ICRC_METHODS]);
 
 /*
- * A program starts with the one that was seen to be the fastest. To have another, before packets
- * pass; NULL: the one that the processor's features promise, so that the choice is always the same.
- * False: no such method, or not for this processor.
+ * A program starts with what the processor's features promise, which is always the same. To have
+ * another, before packets pass; NULL: that one again. False: no such method, or not for this
+ * processor.
  */
 bool icrc_use(const char *name);
+
+/* Takes some time to see which is the fastest, and has that from then on. */
+void icrc_choose(void);
 
 /* Ones over the variant fields of an IP packet, by is_v4; what is behind has none. */
 #define ICRC_VARIANT_END 64u

@@ -364,4 +364,6 @@ Test(wire_icrc, methods_agree_at_every_length)
 	cr_expect_str_eq(icrc_method.name, methods[0]->name, "what the features promise");
 	cr_expect_not(icrc_use("abacus"));
 	cr_expect_str_eq(icrc_method.name, methods[0]->name);
+	icrc_choose();
+	cr_expect(icrc_use(icrc_method.name), "one of those, whichever is fast");
 }
