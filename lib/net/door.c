@@ -95,9 +95,12 @@ static void way_end(struct door *door, struct way *way)
 static void way_up(struct door *door, struct way *way)
 {
 	way->up = true;
-	aside_give(door->net, index_of(door, way->port));
-	/* Control has peers told of us, and forgets those of the last link. */
+	/*
+	 * Control has peers told of us, and forgets those of the last link: it knows of this one
+	 * before a worker can have received anything by it.
+	 */
 	__atomic_fetch_add(&way->port->links, 1, __ATOMIC_RELEASE);
+	aside_give(door->net, index_of(door, way->port));
 	wake_write(door->net->control_wake_fd);
 }
 

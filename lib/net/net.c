@@ -497,12 +497,13 @@ unsigned int net_poll(struct net *net, uint64_t now)
 	unsigned int done = 0;
 
 	net->now = now;
+	/* Before what a link's new peer has sent is answered by what was known of the old one. */
+	look_at_links(net);
 	done += send_wish(net);
 	for (uint32_t w = 0; w < net->config.workers; w++) {
 		done += read_messages(net, &net->worker[w]);
 		done += read_frames(net, &net->worker[w]);
 	}
 	neighbour_poll(&net->neighbours, now);
-	look_at_links(net);
 	return done;
 }

@@ -86,6 +86,31 @@ Test(slowpath, resolving_asks_the_link_and_gives_the_answer)
 	pair_stop();
 }
 
+/* Its address may be another's by now: a connection to where it was would hear nothing for ever. */
+Test(slowpath, b83_who_comes_by_a_new_link_is_not_sought_where_the_old_one_had_him)
+{
+	struct qp_path path;
+	uint32_t length;
+
+	pair_start(1, 0);
+	cr_assert_eq(net_resolve(pair.net, our_v4, peer_v4, &path, pair.now), -EAGAIN);
+	do {
+		cr_assert(far_gets_arp(1));
+	} while (memcmp(answer + 38, peer_v4 + 12, 4) != 0);
+	far_send(0, frame, frame_arp(frame, 2, peer_v4, our_v4));
+	wait_for(net_resolve(pair.net, our_v4, peer_v4, &path, pair.now) == 0);
+	pair.resolves = true;
+	length = frame_mad(frame, GSI_QKEY, 0x77);
+	frame[11] ^= 1;
+	far_send(0, frame, length);
+	for (unsigned int i = 0; !net_has_messages(pair.net) && i < 100000; i++)
+		usleep(100);
+	__atomic_fetch_add(&pair.net->port[0].links, 1, __ATOMIC_RELEASE);
+	wait_for(pair.mads == 1);
+	cr_assert_arr_eq(pair.resolved.remote_mac, frame + 6, 6);
+	pair_stop();
+}
+
 Test(slowpath, off_link_peers_are_reached_through_the_gateway_and_silence_is_told)
 {
 	struct qp_path path;

@@ -19,6 +19,10 @@ static void on_mad(void *context, const struct net_peer *peer, const uint8_t *ma
 {
 	pair.mads++;
 	pair.mad_peer = *peer;
+	if (pair.resolves)
+		cr_assert_eq(net_resolve(pair.net, peer->local_gid, peer->remote_gid,
+					 &pair.resolved, now),
+			     0);
 	memcpy(pair.mad, mad, 256);
 }
 

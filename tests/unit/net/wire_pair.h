@@ -25,6 +25,8 @@ struct pair {
 	uint32_t mads, events, out_of_order;
 	struct net_peer mad_peer;
 	uint8_t mad[256];
+	bool resolves; /* whoever sent a MAD is asked for at once */
+	struct qp_path resolved;
 	uint32_t done;
 	uint64_t done_cookie[PAIR_DONE];
 	int done_status[PAIR_DONE];
