@@ -165,10 +165,13 @@ void net_stop_workers(struct net *net)
 	for (uint32_t w = 0; w < net->config.workers; w++)
 		worker_wake(&net->worker[w]);
 	for (uint32_t w = 0; w < net->config.workers; w++) {
-		if (net->config.caller_runs)
+		if (net->config.caller_runs) {
 			worker_leave(&net->worker[w]);
-		else
-			rte_eal_wait_lcore(w + 1);
+			continue;
+		}
+		rte_eal_wait_lcore(w + 1);
+		/* In words of our own: the thread sanitizer does not see into EAL. */
+		(void)__atomic_load_n(&net->worker[w].left, __ATOMIC_ACQUIRE);
 	}
 	net->running = false;
 }

@@ -162,6 +162,7 @@ struct worker {
 	uint32_t lent;                 /* buffers that the transport got and has not put */
 	uint32_t spares;               /* taken out of the pool for it */
 	struct rte_mbuf *spare[TX_SPARES];
+	uint32_t left; /* atomic: its loop is over, and all that it did is there */
 	uint64_t handed_over[NET_MAX_PORTS];
 	uint32_t to_wake; /* bit by worker: was handed something in this turn */
 	struct moves moves;

@@ -196,6 +196,7 @@ int worker_run(void *argument)
 		}
 	}
 	worker_leave(worker);
+	__atomic_store_n(&worker->left, 1, __ATOMIC_RELEASE);
 	return 0;
 }
 
