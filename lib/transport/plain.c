@@ -115,15 +115,7 @@ static inline void take(const struct plain *plain, struct flight *flight)
 	flight->psn = qp->next_psn;
 	flight->packets = 1;
 	flight->state = FLIGHT_STARTED;
-	flight->qp = qp_index(t, qp);
-	if (qp->last_flight)
-		flight_at(t, qp->last_flight)->next = index;
-	else
-		qp->first_flight = index;
-	qp->last_flight = index;
-	qp->next_psn = psn_add(qp->next_psn, 1);
-	qp->flights++;
-	__atomic_store_n(&qp->send.taken, qp->send.taken + 1, __ATOMIC_RELEASE);
+	flight_append(t, qp, flight, index);
 }
 
 static inline void count(const struct plain *plain, const struct flight *flight)

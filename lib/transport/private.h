@@ -251,6 +251,24 @@ static inline struct flight *flight_at(const struct transport *t, uint32_t index
 	return &t->shared->flights[index];
 }
 
+/*
+ * At the end of its queue pair's list, the entry that it was made of counted as taken. Whoever
+ * adopts drops a linked flight that was not counted as taken yet.
+ */
+static inline void flight_append(const struct transport *t, struct qp *qp, struct flight *flight,
+				 uint32_t index)
+{
+	flight->qp = qp_index(t, qp);
+	if (qp->last_flight)
+		flight_at(t, qp->last_flight)->next = index;
+	else
+		qp->first_flight = index;
+	qp->last_flight = index;
+	qp->next_psn = psn_add(qp->next_psn, flight->packets);
+	qp->flights++;
+	__atomic_store_n(&qp->send.taken, qp->send.taken + 1, __ATOMIC_RELEASE);
+}
+
 static inline struct responder_resource *resource_at(const struct transport *t, const struct qp *qp,
 						     uint8_t number)
 {

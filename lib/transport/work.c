@@ -236,17 +236,7 @@ enum work_result work_take_send(struct transport *t, struct qp *qp)
 	flight = flight_at(t, index);
 	t->free_flight = flight->next;
 	fill_flight(t, qp, flight);
-	flight->qp = qp_index(t, qp);
-
-	/* Whoever adopts drops a linked flight that was not counted as taken yet. */
-	if (qp->last_flight)
-		flight_at(t, qp->last_flight)->next = index;
-	else
-		qp->first_flight = index;
-	qp->last_flight = index;
-	qp->next_psn = psn_add(qp->next_psn, flight->packets);
-	qp->flights++;
-	__atomic_store_n(&qp->send.taken, qp->send.taken + 1, __ATOMIC_RELEASE);
+	flight_append(t, qp, flight, index);
 	return WORK_TAKEN;
 }
 
