@@ -112,31 +112,10 @@ static inline bool gid_is_unicast(const uint8_t gid[16])
 }
 
 /*
- * The Internet checksum over an IPv4 header as it stands; 0 when its checksum is right. The sum
- * does not depend on the byte order, nor on how many bytes are added at a time (RFC 1071).
+ * The words of an IPv4 header, carries added again: modulo 2^16 - 1 what its 16-bit words add up
+ * to, since 2^16, 2^32 and 2^64 leave 1 there (RFC 1071). 0 only for a header of zeros.
  */
-static inline uint16_t ipv4_checksum(const void *header)
-{
-	const uint8_t *p = header;
-	uint64_t first, second, sum;
-	uint32_t third;
-
-	memcpy(&first, p, 8);
-	memcpy(&second, p + 8, 8);
-	memcpy(&third, p + 16, 4);
-	sum = (first >> 32) + (uint32_t)first + (second >> 32) + (uint32_t)second + third;
-	sum = (sum >> 32) + (uint32_t)sum;
-	sum = (sum >> 16) + (sum & 0xffff);
-	sum = (sum >> 16) + (sum & 0xffff);
-	sum = (sum >> 16) + (sum & 0xffff);
-	return __builtin_bswap16((uint16_t)~sum);
-}
-
-/*
- * Whether a header that is not all zeros has the right one. Its words then add up to a multiple of
- * 2^16 - 1, and so do words of any size, since 2^16, 2^32 and 2^64 leave 1.
- */
-static inline bool ipv4_checksum_right(const void *header)
+static inline uint64_t ipv4_header_sum(const void *header)
 {
 	const uint8_t *p = header;
 	uint64_t first, second, sum;
@@ -148,8 +127,28 @@ static inline bool ipv4_checksum_right(const void *header)
 	sum = first + second;
 	sum += sum < first;
 	sum += third;
-	sum += sum < third;
-	return sum % 0xffff == 0;
+	return sum + (sum < third);
+}
+
+/*
+ * The Internet checksum over an IPv4 header as it stands; 0 when its checksum is right. The sum
+ * does not depend on the byte order, nor on how many bytes are added at a time.
+ */
+static inline uint16_t ipv4_checksum(const void *header)
+{
+	uint64_t sum = ipv4_header_sum(header);
+
+	sum = (sum >> 32) + (uint32_t)sum;
+	sum = (sum >> 32) + (uint32_t)sum;
+	sum = (sum >> 16) + (sum & 0xffff);
+	sum = (sum >> 16) + (sum & 0xffff);
+	return __builtin_bswap16((uint16_t)~sum);
+}
+
+/* Whether a header that is not all zeros has the right one. */
+static inline bool ipv4_checksum_right(const void *header)
+{
+	return ipv4_header_sum(header) % 0xffff == 0;
 }
 
 #endif
