@@ -6,6 +6,7 @@ network, process and mount namespaces of its own with a /run of its own, so noth
 starts, creates or leaves behind outlives it, however it ends.
 """
 import collections
+import contextlib
 import itertools
 import json
 import os
@@ -280,6 +281,24 @@ class Process:
         """Heap and stacks: what a leak would make grow."""
         with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as file:
             return int(re.search(r"RssAnon:\s+(\d+)", file.read()).group(1))
+
+    @contextlib.contextmanager
+    def stopped(self):
+        """None of its threads runs within the block."""
+        def still():
+            for task in os.listdir(f"/proc/{self.pid}/task"):
+                with open(f"/proc/{self.pid}/task/{task}/stat", encoding="ascii",
+                          errors="replace") as file:
+                    if file.read().rsplit(")", 1)[1].split()[0] != "T":
+                        return False
+            return True
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            until(still, f"{self.name} stands still")
+            yield
+        finally:
+            if self.alive():
+                os.kill(self.pid, signal.SIGCONT)
 
     def cpu_seconds(self):
         with open(f"/proc/{self.pid}/stat", encoding="ascii", errors="replace") as file:

@@ -2,7 +2,6 @@
 """Connection management by hand-made datagrams: repetition, loss, silence, crowds, the end."""
 import os
 import random
-import signal
 import struct
 
 import rig
@@ -147,7 +146,7 @@ def left(memory):
         elif how == 2:
             c.take_reply()
             c.open = False
-    until(lambda: Stage.wire.pump() or stage.settled(), stage.difference, patience=60)
+    until(lambda: Stage.wire.pump() or stage.settled(), stage.difference)
     Stage.wire.mads.clear()
 
 
@@ -199,8 +198,7 @@ def malformed(memory):
 @case("B67: an application that takes its time: MRA for who asks again, then the REP")
 def slow_accept(memory):
     c = roce.Connection(Stage.wire.peer(), SCRATCH, connect=False)
-    os.kill(Stage.target.pid, signal.SIGSTOP)
-    try:
+    with Stage.target.stopped():
         c.request()
 
         def patience():
@@ -209,8 +207,6 @@ def slow_accept(memory):
             return any(mad.attribute == MRA and mad.remote_id == c.local_id
                        for mad in Stage.wire.mads)
         until(patience, "an MRA")
-    finally:
-        os.kill(Stage.target.pid, signal.SIGCONT)
     c.take_reply()
     c.mad(RTU, c.ids())
     expect_alive(c)
@@ -220,8 +216,7 @@ def slow_accept(memory):
 @case("B66: requests that pile up before a listener are bounded for each peer, then refused")
 def backlog(memory):
     peer, other = Stage.wire.peer(), Stage.wire.peer()
-    os.kill(Stage.target.pid, signal.SIGSTOP)
-    try:
+    with Stage.target.stopped():
         some = [roce.Connection(peer, SCRATCH, connect=False) for _ in range(300)]
         for number, c in enumerate(some):
             c.request()
@@ -233,8 +228,6 @@ def backlog(memory):
                      "refusals of 300 requests")
         late = roce.Connection(other, SCRATCH, connect=False)
         late.request()
-    finally:
-        os.kill(Stage.target.pid, signal.SIGCONT)
     late.take_reply()
     late.mad(RTU, late.ids())
     expect_alive(late)
@@ -252,10 +245,10 @@ def killed_listener(memory):
                         "size = 4K\naccess = read,write\n")
     live = connect(7600)
     c = roce.Connection(Stage.wire.peer(), 7600, connect=False)
-    os.kill(target.pid, signal.SIGSTOP)
-    c.request()
-    Stage.wire.barrier()
-    target.kill()
+    with target.stopped():
+        c.request()
+        Stage.wire.barrier()
+        target.kill()
     try:
         c.take_reply()
         raise rig.Failure("accepted by the dead")

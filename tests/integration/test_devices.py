@@ -2,7 +2,6 @@
 """Ports in odd places: one family of addresses, link-local peers, MACs that move, devices that are
 none, and what a daemon may not have."""
 import os
-import signal
 import subprocess
 
 import rig
@@ -179,10 +178,9 @@ def af_xdp():
     c = roce.Connection(wire.peer(), 7471)
     frame = c.peer.frame(bth(READ_REQUEST, c.remote_qpn ^ 1, 0) + reth(0, 0, 0)).bytes()
     for _ in range(2 if rig.QUICK else 5):
-        os.kill(daemon.pid, signal.SIGSTOP)
-        for _ in range(20000):
-            wire.send(frame)
-        os.kill(daemon.pid, signal.SIGCONT)
+        with daemon.stopped():
+            for _ in range(20000):
+                wire.send(frame)
         wire.worked_off()
         c.replies()
         serves(wire)
@@ -198,11 +196,10 @@ def missed():
     c = roce.Connection(wire.peer(), 7471)
     frame = c.peer.frame(bth(READ_REQUEST, c.remote_qpn ^ 1, 0) + reth(0, 0, 0)).bytes()
     before, port = daemon.verdicts(), daemon.port()
-    os.kill(daemon.pid, signal.SIGSTOP)
     count = 2000 if rig.QUICK else 20000
-    for _ in range(count):
-        wire.send(frame)
-    os.kill(daemon.pid, signal.SIGCONT)
+    with daemon.stopped():
+        for _ in range(count):
+            wire.send(frame)
     wire.worked_off()
     c.replies()
     now = daemon.port()

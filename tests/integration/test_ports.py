@@ -2,7 +2,6 @@
 """Kinds of links: what frames each carries, tagged and untagged, and what is refused at start."""
 import os
 import re
-import signal
 import socket
 import struct
 import subprocess
@@ -136,10 +135,9 @@ def af_xdp_flood():
         raise
     wire = Wire("d1", daemon)
     wire.served(64)
-    daemon.popen.send_signal(signal.SIGSTOP)
-    for _ in range(20000):
-        wire.socket.send(mac_bytes(wire.mac) + mac_bytes(PEER_MAC) + b"\x88\xb5" + bytes(200))
-    daemon.popen.send_signal(signal.SIGCONT)
+    with daemon.stopped():
+        for _ in range(20000):
+            wire.socket.send(mac_bytes(wire.mac) + mac_bytes(PEER_MAC) + b"\x88\xb5" + bytes(200))
     rig.until(lambda: daemon.verdicts()["not_ip"] > 500, "what was buffered is read")
     wire.worked_off()
     wire.served(64)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a REQ says about the connection, by hand-made datagrams: numbers, paths, tries."""
-import os
-import signal
 import struct
 
 import rig
@@ -22,8 +20,7 @@ def traffic_class(memory):
 @case("B27: the RNR NAK of a connection that rdma_cm made carries a short time, not code 0")
 def rnr_code(memory):
     c = connect()
-    os.kill(Stage.target.pid, signal.SIGSTOP)
-    try:
+    with Stage.target.stopped():
         for _ in range(200):
             psn = c.psn
             c.post(roce.SEND_ONLY, b"", orq1())
@@ -37,8 +34,6 @@ def rnr_code(memory):
         # Other requests' duplicates are served meanwhile.
         c.post(roce.SEND_ONLY, b"", orq1(), psn=psn - 1 & 0xFFFFFF)
         c.expect_ack(psn - 1 & 0xFFFFFF)
-    finally:
-        os.kill(Stage.target.pid, signal.SIGCONT)
     c.disconnect()
     Stage.wire.inbox[c.qpn].clear()
 
