@@ -449,11 +449,11 @@ class Connection:
         self.peer.send_mad(attribute, body, self.tid if tid is None else tid, **options)
 
     def request_body(self, *, responder=16, initiator=16, retry=7, rnr=7, pkey=0xFFFF,
-                     timeout=17, mtu_code=None, transport=0, service=None, here=None, there=None,
+                     timeout=19, mtu_code=None, transport=0, service=None, here=None, there=None,
                      cma_here=None, cma_there=None, cma_version=0, tclass=0, qpn=None,
                      response=20, retries=15, flow=0, hops=64, alternate=b""):
-        """A REQ. The defaults are what librdmacm fills in, bar a shorter time in timewait; the
-        ACK timeout, half a second, is longer than we are kept from answering."""
+        """A REQ. The defaults are what librdmacm fills in, bar a shorter time in timewait: the
+        ACK timeout, two seconds, is longer than we are kept from answering."""
         here, there = here or self.peer.ip, there or self.wire.ip_for(self.peer.ip)
         code = mtu_code or {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}[self.mtu]
         service = (0x0000000001060000 | self.port) if service is None else service
@@ -599,9 +599,17 @@ class Connection:
             if got.opcode == SEND_ONLY:
                 break
             expect(got.opcode == ACK and got.syndrome & 0x60 == 0, f"expected ORX1, got {got}")
-        self.answered_psn = got.psn
-        self.acknowledge(got.psn)
+        self.had(got)
         return Window(got.payload)
+
+    def had(self, answer):
+        """Acknowledges an ORX1; what lies here of it once more, since we were late, is no news."""
+        self.answered_psn = answer.psn
+        self.acknowledge(answer.psn)
+        inbox = self.wire.inbox[self.qpn]
+        some = [packet for packet in inbox if not self.wire.had_before(packet)]
+        inbox.clear()
+        inbox.extend(some)
 
     def acknowledge(self, psn, syndrome=0x1F):
         """An ACK or NAK for a request of the daemon's."""

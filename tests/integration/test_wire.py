@@ -554,8 +554,7 @@ def storm(memory):
             sent += 1
         got = c.reply()
         if got.opcode == SEND_ONLY:
-            c.acknowledge(got.psn)
-            c.answered_psn = got.psn
+            c.had(got)
             answers.append(roce.Window(got.payload).length)
         elif got.syndrome & 0xE0 == 0x20 or got.syndrome == NAK_SEQUENCE:
             sent = got.psn - first_psn & 0xFFFFFF
