@@ -107,7 +107,7 @@ def no_timer(memory):
 @case("B26, B27: RNR retries of the REQ: as many as it says, then the daemon gives up")
 def rnr_retries(memory):
     for rnr in (0, 2):
-        c = connect(rnr=rnr, timeout=12)
+        c = connect(rnr=rnr)
         c.post(roce.SEND_ONLY, b"", orq1())
         seen = 0
         while True:
