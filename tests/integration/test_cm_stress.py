@@ -120,9 +120,9 @@ def kills():
 def flood():
     peer = Stage.wire.peer()
     some = [roce.Connection(peer, SCRATCH, connect=False) for _ in range(4 * HALF_OPEN)]
-    # The daemon's patience, 4.3 s, is longer than this takes: who is accepted stays so.
+    # The daemon's patience, a minute, is longer than this takes: who is accepted stays so.
     for number, c in enumerate(some):
-        c.request(retries=0)
+        c.request()
         if number % 64 == 63:
             expect_alive(Stage.witness)
             Stage.wire.pump()
