@@ -387,6 +387,13 @@ class Daemon(Process):
               lambda: f"{self.name}: objects back at the start, not (before, now) {difference()}")
 
 
+def refusals(verdicts):
+    """Those that a good peer never causes: on a busy machine a link's ring runs over, and an answer
+    comes too late for who waits for it, so that some of what it sends comes with a gap or again."""
+    return {name: count for name, count in verdicts.items()
+            if name not in ("duplicate", "psn_ahead", "psn_ahead_silent")}
+
+
 class Target(Process):
     """oriel-target with exports given as the text of their sections."""
 
