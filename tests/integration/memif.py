@@ -7,6 +7,8 @@ import socket
 import struct
 import time
 
+import rig
+
 HELLO, INIT, REGION, RING, CONNECT, CONNECTED, DISCONNECT = range(2, 9)
 ACK = 1
 COOKIE = 0x3E31F20
@@ -22,7 +24,7 @@ class Memif:
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.connect(path)
-        self.socket.settimeout(5)
+        self.socket.settimeout(rig.PATIENCE)
         self.memory = None
 
     def expect(self, kind):
