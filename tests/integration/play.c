@@ -69,6 +69,14 @@ void no_result(struct end *end, const char *what)
 	}
 }
 
+void caught_up(struct end *end)
+{
+	struct sync sync = sync_begin(end->adapter);
+
+	SUCCEEDS(sync_end(&sync, NdkCreatePd(end->adapter, sync_created, &sync, NULL)));
+	close_object(end, sync.object);
+}
+
 void until(struct end *a, struct end *b, const bool *condition, const char *what)
 {
 	int64_t deadline = now_ms() + PATIENCE;

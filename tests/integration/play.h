@@ -61,6 +61,8 @@ NDK_RESULT_EX result(struct end *end, NTSTATUS status, const char *what);
 NDK_RESULT_EX any_result(struct end *end, const char *what);
 /* None comes for a while. */
 void no_result(struct end *end, const char *what);
+/* The end's daemon has done what was asked of it so far, also what it does not answer. */
+void caught_up(struct end *end);
 /* Waits while *condition is false; drives both ends. */
 void until(struct end *a, struct end *b, const bool *condition, const char *what);
 
