@@ -98,6 +98,14 @@ static void notified(PVOID context, NTSTATUS status)
 	++*(unsigned int *)context;
 }
 
+static void told_soon(struct end *end, const unsigned int *told, unsigned int times)
+{
+	for (unsigned int waits = 0; *told < times && waits < PATIENCE;)
+		if (OrielProgress(end->adapter) == 0 && ++waits)
+			OrielWait(end->adapter, 1);
+	DEMAND(*told == times, "told %u times, not %u", *told, times);
+}
+
 /* An arm outlives a resize; a moderated callback comes for a number, or for time. */
 static void notifications(struct end *a, struct end *b)
 {
@@ -107,7 +115,6 @@ static void notifications(struct end *a, struct end *b)
 	struct sync sync = sync_begin(a->adapter);
 	unsigned int told = 0;
 	NDK_CQ *usual = a->cq;
-	bool once = false;
 
 	SUCCEEDS(sync_end(&sync, NdkCreateCq(a->adapter, 32, notified, &told, NULL, sync_created,
 					     &sync, NULL)));
@@ -118,10 +125,7 @@ static void notifications(struct end *a, struct end *b)
 	SUCCEEDS(resize(a, 100));
 	DEMAND(told == 0, "told without an entry");
 	SUCCEEDS(NdkWrite(qp, NULL, &sge, 1, (uintptr_t)b->bytes, token, 0));
-	for (unsigned int tries = 0; !told && tries < 100; tries++)
-		if (OrielProgress(a->adapter) == 0)
-			OrielWait(a->adapter, 100);
-	DEMAND(told == 1, "told %u times", told);
+	told_soon(a, &told, 1);
 	result(a, STATUS_SUCCESS, "the write");
 	SUCCEEDS(NdkControlCqInterruptModeration(a->cq, 0xffffffffu, 3));
 	NdkArmCq(a->cq, NDK_CQ_NOTIFY_ANY);
@@ -133,12 +137,7 @@ static void notifications(struct end *a, struct end *b)
 	}
 	DEMAND(told == 1, "told with two of three");
 	SUCCEEDS(NdkWrite(qp, NULL, &sge, 1, (uintptr_t)b->bytes, token, 0));
-	for (unsigned int tries = 0; !once && tries < 100; tries++) {
-		if (OrielProgress(a->adapter) == 0)
-			OrielWait(a->adapter, 100);
-		once = told == 2;
-	}
-	DEMAND(once, "three of three: told %u times", told);
+	told_soon(a, &told, 2);
 	close_object(a, &qp->Header);
 	close_object(a, &a->cq->Header);
 	a->cq = usual;
