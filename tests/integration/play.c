@@ -163,7 +163,7 @@ static void connect_one(struct end *from, NDK_QP *qp, struct end *to, NDK_QP *pe
 						 .PathMtu = 1024,
 						 .InboundReadLimit = 4,
 						 .OutboundReadLimit = 4,
-						 .Timeout = 14,
+						 .Timeout = 17, /* a peer may stand still */
 						 .RetryCount = 7,
 						 .RnrRetryCount = 7,
 						 .MinRnrTimer = 6,

@@ -94,7 +94,7 @@ static void connect_impatient(struct end *from, NDK_QP *qp, struct end *to, NDK_
 						 .SendPsn = 5,
 						 .ReceivePsn = 5,
 						 .PathMtu = 1024,
-						 .Timeout = 14,
+						 .Timeout = 17,
 						 .RetryCount = 7,
 						 .RnrRetryCount = 2,
 						 .MinRnrTimer = 6,

@@ -300,8 +300,8 @@ static bool connect_one(struct raw_set *set, const char *here, const struct raw_
 	request.connect_qp = (struct shm_connect_qp){ .qp = set->qp.handle,
 						      .remote_qpn = other->qp.number,
 						      .path_mtu = 1024,
-						      .timeout = 14,
-						      .retry_count = 3,
+						      .timeout = 15, /* a peer may stand still */
+						      .retry_count = 7,
 						      .rnr_retry_count = 3,
 						      .min_rnr_timer = 12,
 						      .hop_limit = 64,
