@@ -39,7 +39,7 @@ def rounds():
 
 def hostile(case, seed=1):
     result = subprocess.run([rig.program("hostile"), Stage.a.socket, Stage.b.socket, case,
-                             str(seed)], capture_output=True, text=True, timeout=120, check=False)
+                             str(seed)], capture_output=True, text=True, timeout=300, check=False)
     expect(result.returncode == 0, f"{case}, seed {seed}: {result.returncode}: {result.stderr}")
 
 
