@@ -1397,7 +1397,7 @@ typedef struct _ORIEL_OPEN_PARAMETERS {
 } ORIEL_OPEN_PARAMETERS;
 
 /*
- * Opens a session with the daemon. Blocks for as long as the daemon takes to answer (2 s at most).
+ * Opens a session with the daemon. Blocks for as long as the daemon takes to answer (10 s at most).
  * Parameters may be NULL: version 1.2, default socket. NDIS_STATUS_BAD_VERSION,
  * STATUS_DEVICE_NOT_READY (no daemon there), STATUS_ACCESS_VIOLATION (not allowed to connect),
  * STATUS_INSUFFICIENT_RESOURCES.

@@ -18,7 +18,7 @@
 #include "shm/socket.h"
 
 #define DEFAULT_SOCKET "/run/oriel/ndk.sock"
-#define PATIENCE_MS    2000
+#define PATIENCE_MS    10000 /* a daemon gets no processor for seconds on a busy machine */
 
 static _Thread_local char error_text[1024];
 
