@@ -19,6 +19,8 @@
 #define CONTROL_BUFFERS 2047u
 #define DESCRIPTORS     1024u
 #define RESOLVE_TRIES   40u /* of 250 ms */
+#define LISTEN_SECONDS  30u
+#define LISTEN_US       10000u
 
 const char *flood_text(const char *format, ...)
 {
@@ -61,6 +63,40 @@ static bool pools_start(struct flood *f)
 	return f->rx_pool && f->control_pool;
 }
 
+static bool is_memif_client(const struct flood *f)
+{
+	return f->device.memif.role == MEMLINK_CLIENT;
+}
+
+/* The driver's client fails while nobody listens at its socket, who may only be about to. */
+static int start_patiently(struct flood *f)
+{
+	const uint64_t end = rte_get_tsc_cycles() + LISTEN_SECONDS * rte_get_tsc_hz();
+	bool told = false;
+	int error;
+
+	while ((error = rte_eth_dev_start(f->port)) != 0 && is_memif_client(f) &&
+	       rte_get_tsc_cycles() < end) {
+		if (!told)
+			fprintf(stderr,
+				"oriel-flood: nobody listens on %s yet, waiting up to %u s\n",
+				f->device.memif.outer.text, LISTEN_SECONDS);
+		told = true;
+		usleep(LISTEN_US);
+	}
+	return error;
+}
+
+static const char *start_failure(const struct flood *f, int error)
+{
+	if (is_memif_client(f) && error == -EPERM)
+		return flood_text("device %s: nobody listens on %s: start the other end, with "
+				  "role=server and the same socket and socket-abstract",
+				  f->options.port.device, f->device.memif.outer.text);
+	return flood_text("device %s does not start: %s", f->options.port.device,
+			  rte_strerror(-error));
+}
+
 static bool device_start(struct flood *f)
 {
 	struct rte_eth_conf conf = { 0 };
@@ -84,12 +120,11 @@ static bool device_start(struct flood *f)
 			error = 0;
 	}
 	if (!error)
-		error = rte_eth_dev_start(f->port);
+		error = start_patiently(f);
 	if (!error)
 		error = rte_eth_macaddr_get(f->port, &mac);
 	if (error) {
-		f->message = flood_text("device %s does not start: %s", f->options.port.device,
-					rte_strerror(-error));
+		f->message = start_failure(f, error);
 		return false;
 	}
 	rte_eth_allmulticast_enable(f->port);
@@ -274,14 +309,14 @@ bool link_resolve(struct flood *f)
 		f->message = "--target is not of the network of --ip, and there is no gateway";
 		return false;
 	}
-	for (unsigned int i = 0; i < RESOLVE_TRIES && !f->target_known; i++) {
+	for (unsigned int i = 0; i < RESOLVE_TRIES && !f->target_known && !f->stop; i++) {
 		uint64_t end = rte_get_tsc_cycles() + rte_get_tsc_hz() / 4;
 
 		ask(f, next_hop);
-		while (rte_get_tsc_cycles() < end && !f->target_known)
+		while (rte_get_tsc_cycles() < end && !f->target_known && !f->stop)
 			link_poll(f);
 	}
-	if (!f->target_known)
+	if (!f->target_known && !f->stop)
 		f->message = flood_text("nobody answers for the address of --target on %s",
 					f->options.port.device);
 	return f->target_known;

@@ -443,10 +443,11 @@ static bool run(struct flood *f)
 		good = false;
 	if (f->options.json)
 		report_json(f, best);
-	else if (!f->options.search)
-		report_line(f);
 	else
-		printf("highest rate with a loss of at most %g: %.0f/s\n", f->options.loss, best);
+		report_line(f);
+	if (f->options.search && !f->options.json)
+		printf("highest rate with a loss of at most %g: %.0f/s (above it: %s)\n",
+		       f->options.loss, best, f->limit ? f->limit : "nothing was tried");
 	return good;
 }
 

@@ -177,7 +177,8 @@ void report_json(const struct flood *f, double best)
 		json_object_set_new(root, "histogram", histogram_json(f->latency));
 	json_object_set_new(root, "counters", counters_json(f));
 	if (o->search)
-		json_object_set_new(root, "highest_rate", json_real(best));
+		json_object_update_new(
+			root, json_pack("{sfss?}", "highest_rate", best, "limit", f->limit));
 	json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(root);

@@ -12,6 +12,7 @@
 #define DRAIN_SECONDS 10.0
 #define PROOF_SECONDS 2.0 /* a peer that lives says something within */
 #define SEARCH_STEPS  10u
+#define REACHED       0.98 /* share of a rate that counts as that rate */
 #define CHECK_EVERY   16u
 #define READS_MAX     16u
 
@@ -399,14 +400,28 @@ static double loss_of(const struct flood *f)
 	return c->messages ? (double)c->resent / (double)c->messages : 1;
 }
 
+/* Whether a trial's rate is one that is served; if not, f->limit says why. */
+static bool is_served(struct flood *f, double rate)
+{
+	if (loss_of(f) > f->options.loss)
+		f->limit = "messages were lost";
+	else if ((double)f->counters.acknowledged / f->elapsed < REACHED * rate)
+		f->limit = "the rate was not reached";
+	else
+		return true;
+	return false;
+}
+
 /*
  * Between a rate that is served and one that is not. A trial that did not reach its rate counts as
- * one that is not served: the generator or the link is the limit then, and is reported as it is.
+ * one that is not served: the generator or the link is the limit then. The last trial is at the
+ * rate that was found, so that what is reported is of it.
  */
 bool flood_search(struct flood *f, double *best)
 {
 	const uint32_t outstanding_before = f->options.outstanding;
 	double low = 0, high;
+	bool good;
 
 	if (!flood_run(f, f->options.seconds, f->options.warm_up, 0))
 		return false;
@@ -417,15 +432,15 @@ bool flood_search(struct flood *f, double *best)
 
 		if (!flood_run(f, f->options.seconds, 0.1, rate))
 			return false;
-		if (loss_of(f) <= f->options.loss &&
-		    (double)f->counters.acknowledged / f->elapsed >= 0.98 * rate)
+		if (is_served(f, rate))
 			low = rate;
 		else
 			high = rate;
 		if (!f->options.json)
 			report_line(f);
 	}
+	good = low <= 0 || f->stop || flood_run(f, f->options.seconds, 0.1, low);
 	f->options.outstanding = outstanding_before;
 	*best = low;
-	return true;
+	return good;
 }

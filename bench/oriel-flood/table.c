@@ -8,8 +8,10 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <rte_cycles.h>
 
@@ -73,12 +75,27 @@ static bool take_mtu(struct flood *f, unsigned int line, const char *text)
 	return true;
 }
 
+/* A file that nobody can make will never be there. */
+static bool has_folder(const char *path)
+{
+	char *copy = strdup(path);
+	struct stat folder;
+	bool found = !copy || (stat(dirname(copy), &folder) == 0 && S_ISDIR(folder.st_mode));
+
+	free(copy);
+	return found;
+}
+
 /* The sink writes it when our address has been found: so we are there and answer meanwhile. */
 static FILE *wait_for_table(struct flood *f)
 {
 	uint64_t end = rte_rdtsc() + (uint64_t)(PATIENCE_SECONDS / f->tick);
-	FILE *file;
+	FILE *file = fopen(f->options.table, "re");
 
+	if (file || errno != ENOENT || !has_folder(f->options.table))
+		return file;
+	fprintf(stderr, "oriel-flood: waiting up to %.0f s for %s: oriel-sink --table writes it\n",
+		PATIENCE_SECONDS, f->options.table);
 	do {
 		link_poll(f);
 		file = fopen(f->options.table, "re");
@@ -94,7 +111,8 @@ bool table_read(struct flood *f)
 	bool good = true;
 
 	if (!file) {
-		f->message = flood_text("%s: %s", f->options.table, strerror(errno));
+		if (!f->stop)
+			f->message = flood_text("%s: %s", f->options.table, strerror(errno));
 		return false;
 	}
 	while (good && fgets(line, sizeof(line), file)) {
@@ -111,6 +129,8 @@ bool table_read(struct flood *f)
 	fclose(file);
 	if (good && (f->qps == 0 || f->windows == 0))
 		good = complain(f, number, "the table has no queue pair or no window");
+	if (good && f->qps < f->options.qps)
+		good = complain(f, number, "the table has fewer queue pairs than --qps");
 	/* With as many windows as queue pairs, or more, each has its share. */
 	for (uint32_t i = 0; good && i < f->qps; i++) {
 		uint32_t share = f->windows / f->qps;

@@ -318,7 +318,7 @@ int net_init_eal(const struct net_config *config, const char *program, char *con
 		error = eal_arguments_build(&arguments, config, program, eal_arguments, message);
 	if (error)
 		return error;
-	if (!config->caller_runs)
+	if (!config->caller_runs && !config->port[0].bare) /* else one thread is all there is */
 		warn_of_overlap(config);
 	net_log_capture(arguments.verbose);
 	mark = net_log_mark();

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """oriel-flood against orield: what it says was served is what the daemon says it served."""
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -38,6 +39,14 @@ def flood(*arguments):
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     expect(result.returncode == 0, f"oriel-flood {' '.join(arguments)}: {result.stderr}")
     return json.loads(result.stdout)
+
+
+def refused(*arguments):
+    """What it says when it does not run."""
+    command = [rig.program("oriel-flood"), *arguments_of("link"), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    expect(result.returncode in (1, 2), f"{arguments}: exit status {result.returncode}")
+    return result.stderr
 
 
 def served(report, what):
@@ -137,7 +146,73 @@ def table_goes_on():
         expect_equal((report["qps"], report["windows"]), (qps, windows), "queue pairs and windows")
         count += served(report, "one of several runs")
     expect(worker_counters()["rx_write"] - before >= count, "the daemon has counted all runs")
+    more = refused("--table", table, "-q", "21")
+    expect("the table has fewer queue pairs than --qps" in more, more)
     expect_equal(sink_process.stop(), 0, "exit status of the sink")
+    expect(not os.path.exists(table), "the table of a sink that is gone is still there")
+
+
+@test("who waits for a table says so, and ends when told; where none can be, nobody waits")
+def table_waits():
+    arguments = [rig.program("oriel-flood"), *arguments_of("link"), "--table"]
+    waiting = Process("flood", [*arguments, f"{rig.WORK}/nobody-writes-it"])
+    waiting.wait_log("/nobody-writes-it: oriel-sink --table writes it")
+    waiting.popen.send_signal(signal.SIGINT)
+    expect_equal(waiting.wait(), 1, "exit status")
+    expect("stopped" in waiting.log(), waiting.log())
+    said = refused("--table", "/nowhere/table")
+    expect("/nowhere/table: No such file" in said, said)
+    sink_process = Process("sink", [rig.program("oriel-sink"), "--peer", "10.66.0.2", "--table",
+                                    "/nowhere/table"], {"ORIEL_SOCKET": Stage.daemon.socket})
+    expect_equal(sink_process.wait(), 1, "exit status of the sink")
+    expect("/nowhere/table.part: No such file" in sink_process.log(), sink_process.log())
+
+
+@test("a sink whose generator is not there says what it waits for; without its daemon it ends")
+def sink_waits():
+    daemon = Daemon("brief", rig.memif("brief", "server"), "10.66.0.1/24")
+    arguments = [rig.program("oriel-sink"), "--peer", "10.66.0.2", "--churn", "--table"]
+    for kill in (False, True):
+        sink_process = Process("sink", [*arguments, f"{rig.WORK}/table-brief"],
+                               {"ORIEL_SOCKET": daemon.socket})
+        sink_process.wait_log("start oriel-flood with the same --table")
+        if kill:
+            daemon.kill()
+            expect_equal(sink_process.wait(), 1, "exit status without a daemon")
+            expect("STATUS_DEVICE_REMOVED" in sink_process.log(), sink_process.log())
+        else:
+            expect_equal(sink_process.stop(), 1, "exit status when told to end")
+            expect("stopped before it was ready" in sink_process.log(), sink_process.log())
+            expect("STATUS_" not in sink_process.log(), sink_process.log())
+
+
+@test("a sink that serves ends when its daemon is killed, also while it binds all the time")
+def sink_without_daemon():
+    daemon = Daemon("lost", rig.memif("lost", "server"), "10.66.0.1/24")
+    table = f"{rig.WORK}/table-lost"
+    sinks = [Process("sink", [rig.program("oriel-sink"), "--peer", "10.66.0.2", "--table",
+                              f"{table}{number}", *more], {"ORIEL_SOCKET": daemon.socket})
+             for number, more in enumerate(((), ("--churn",)))]
+    for number in range(len(sinks)):
+        served(flood("-d", rig.memif("lost", "client"), "--table", f"{table}{number}"), "a run")
+    daemon.kill()
+    for sink_process in sinks:
+        expect_equal(sink_process.wait(), 1, "exit status")
+        expect("STATUS_DEVICE_REMOVED" in sink_process.log(), sink_process.log())
+
+
+@test("the other end of the link may come later; who waits for it says so")
+def late_server():
+    process = Process("flood", [rig.program("oriel-flood"), *arguments_of("late"), "-D", "0.1"])
+    process.wait_log("nobody listens on /run/it/late.memif yet")
+    daemon = Daemon("late", rig.memif("late", "server"), "10.66.0.1/24")
+    target = Target("target-late", daemon, EXPORT)
+    status = process.wait()  # 0, or too early for the target: then the reason is not the link
+    expect(status == 0 or "nobody exports" in process.log() or "refuses" in process.log(),
+           process.log())
+    expect("does not start" not in process.log(), process.log())
+    for other in (target, daemon):
+        other.kill()
 
 
 @test("a rate is not exceeded; the search says what it has found")
@@ -150,6 +225,11 @@ def rates():
     report = flood("--search", "-D", "0.05", "--loss", "0.5")
     served(report, "the last step of the search")
     expect(report["highest_rate"] >= 0, "the search has a result")
+    expect(report["limit"] in (None, "messages were lost", "the rate was not reached"),
+           f"why it is not higher: {report['limit']}")
+    if report["highest_rate"]:
+        expect(report["sent_per_second"] <= 1.001 * report["highest_rate"] + 32 / report["seconds"],
+               f"what is reported is of that rate: {report}")
 
 
 @test("queue pairs spread over the queues of a port, as the daemon has workers")
