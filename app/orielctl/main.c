@@ -177,6 +177,10 @@ static void show_ports(const json_t *ports)
 		printf("  tx %llu packets %llu bytes, %llu dropped, handed to other workers %llu\n",
 		       number(port, "tx_packets"), number(port, "tx_bytes"),
 		       number(port, "tx_dropped"), number(port, "handed_over"));
+		if (number(port, "flow_rules_limit"))
+			printf("  flow rules %llu of %llu, %llu made, %llu refused\n",
+			       number(port, "flow_rules"), number(port, "flow_rules_limit"),
+			       number(port, "flow_rules_made"), number(port, "flow_rules_refused"));
 	}
 }
 

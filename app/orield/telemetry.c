@@ -140,6 +140,10 @@ static struct rte_tel_data *port_data(unsigned int port)
 	rte_tel_data_add_dict_u64(data, "rx_errors", status.rx_errors);
 	rte_tel_data_add_dict_u64(data, "rx_no_mbuf", status.rx_no_mbuf);
 	rte_tel_data_add_dict_u64(data, "handed_over", status.handed_over);
+	rte_tel_data_add_dict_u64(data, "flow_rules", status.flow_rules);
+	rte_tel_data_add_dict_u64(data, "flow_rules_limit", status.flow_rules_limit);
+	rte_tel_data_add_dict_u64(data, "flow_rules_made", status.flow_rules_made);
+	rte_tel_data_add_dict_u64(data, "flow_rules_refused", status.flow_rules_refused);
 	rte_tel_data_add_dict_u64(data, "arp_answered", status.arp_answered);
 	rte_tel_data_add_dict_u64(data, "nd_answered", status.nd_answered);
 	rte_tel_data_add_dict_u64(data, "icmp_answered", status.icmp_answered);

@@ -49,8 +49,8 @@ static bool take_apart(struct worker *worker, struct rte_mbuf *mbuf, struct wire
 static void deliver(struct worker *worker, unsigned int from, uint32_t qp, struct rte_mbuf *mbuf,
 		    const struct wire_view *view, uint64_t now)
 {
-	if (worker->net->landing && qp)
-		move_landed(worker, qp, from, now);
+	if (worker->net->landing && qp && unlikely(move_landed(worker, qp, from, now)))
+		steer_landed(worker, qp, from, buffer_of(mbuf)->port, view->source_port, now);
 	classify_deliver(worker, qp, mbuf, view, now);
 }
 

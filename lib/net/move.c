@@ -413,21 +413,20 @@ unsigned int move_run(struct worker *worker)
 
 /* --- when -------------------------------------------------------------------------------- */
 
-void move_landed(struct worker *worker, uint32_t qp, unsigned int from, uint64_t now)
+bool move_landed(struct worker *worker, uint32_t qp, unsigned int from, uint64_t now)
 {
 	struct landing *landing = &worker->net->landing[qp];
 
 	if (from == worker->index || (landing->score && landing->worker != from)) {
 		landing->score -= landing->score != 0;
-		return;
+		return false;
 	}
 	landing->worker = from;
 	if (++landing->score < FOLLOW_SCORE)
-		return;
+		return false;
 	landing->score = 0;
-	/* Whoever may not is asked again after as many frames. */
-	if (now - landing->taken_at >= FOLLOW_PAUSE)
-		move_start(worker, qp, from);
+	/* Who cannot be helped now says so again after as many frames. */
+	return now - landing->taken_at >= FOLLOW_PAUSE;
 }
 
 void move_destroy(struct worker *worker)

@@ -89,8 +89,11 @@ bool move_frame(struct worker *worker, unsigned int from, uint32_t qp, struct rt
 bool move_leaves_room(const struct worker *worker, unsigned int to);
 /* True when the words that wait for this worker's ring have gone. */
 bool move_flush(struct worker *worker, unsigned int to);
-/* Counts a frame that its home has got; asks for a move when most land elsewhere. */
-void move_landed(struct worker *worker, uint32_t qp, unsigned int from, uint64_t now);
+/*
+ * Counts a frame that its home has got. True: most land at that worker, and it is time for
+ * something to be done about it.
+ */
+bool move_landed(struct worker *worker, uint32_t qp, unsigned int from, uint64_t now);
 /* Frees what is held. */
 void move_destroy(struct worker *worker);
 

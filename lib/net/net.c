@@ -54,6 +54,18 @@ static int create_workers(struct net *net, const char **message)
 	return error;
 }
 
+/* For queue pairs that can be brought together with their frames: by a move or by a rule. */
+static int create_landing(struct net *net, const char **message)
+{
+	if (net->config.workers == 1 || (!net->config.migrate && !net->flow_user))
+		return 0;
+	net->landing = calloc(qp_table_size(net->shared), sizeof(*net->landing));
+	if (net->landing)
+		return 0;
+	*message = "out of memory";
+	return -ENOMEM;
+}
+
 static int check_config(const struct net_config *config, const char **message)
 {
 	if (config->ports == 0 || config->ports > NET_MAX_PORTS || config->workers == 0 ||
@@ -107,14 +119,6 @@ int net_create(struct net **result, const struct net_config *config,
 	for (uint32_t p = 0; p < config->ports; p++)
 		set_faults(net, p);
 	net->tick_scale = (uint64_t)(((unsigned __int128)1000000000 << 32) / rte_get_tsc_hz());
-	if (config->migrate && config->workers > 1) {
-		net->landing = calloc(qp_table_size(shared), sizeof(*net->landing));
-		if (!net->landing) {
-			free(net);
-			*message = "out of memory";
-			return -ENOMEM;
-		}
-	}
 	slowpath_io(net, &neighbour_io);
 	neighbour_create(&net->neighbours, &neighbour_io);
 	net->control_client_fd = wake_create();
@@ -125,6 +129,8 @@ int net_create(struct net **result, const struct net_config *config,
 			net_message("eventfd: %s (Linux 5.8 or later is needed)", strerror(-error));
 	if (!error)
 		error = create_ports(net, message);
+	if (!error)
+		error = create_landing(net, message);
 	if (!error)
 		error = create_workers(net, message);
 	net_log_release();
@@ -207,13 +213,14 @@ void net_destroy(struct net *net)
 	door_close(net);
 	signals_hold(&held);
 	for (uint32_t p = 0; p < net->config.ports; p++)
-		port_close(&net->port[p]);
+		port_close(net, p);
 	signals_release(&held);
 	pools_destroy(net);
 	/* EAL itself stays: its interrupt thread may still be closing a virtual device. */
 	wake_close(net->control_client_fd);
 	wake_close(net->control_wake_fd);
 	free(net->landing);
+	free(net->flow_user);
 	free(net);
 }
 
@@ -325,6 +332,7 @@ bool net_port_status(const struct net *net, unsigned int index, struct net_port_
 					    .icmp_answered = port->icmp_answered,
 					    .slow_refused = port->slow_refused,
 					    .tx_dropped = port->tx_dropped };
+	flow_rule_status(net, index, status);
 	memcpy(status->name, net->config.port[index].name, sizeof(status->name));
 	memcpy(status->driver, port->driver, sizeof(status->driver));
 	memcpy(status->mac, port->link.mac, 6);
@@ -345,6 +353,7 @@ int net_command(struct net *net, unsigned int worker, const struct worker_comman
 
 	if (rte_ring_sp_enqueue_elem(ring, (void *)(uintptr_t)command, sizeof(*command)))
 		return -EAGAIN;
+	flow_rule_command(net, command);
 	worker_wake(&net->worker[worker]);
 	return 0;
 }
@@ -503,6 +512,7 @@ unsigned int net_poll(struct net *net, uint64_t now)
 	/* Before what a link's new peer has sent is answered by what was known of the old one. */
 	look_at_links(net);
 	done += send_wish(net);
+	done += flow_rule_poll(net);
 	for (uint32_t w = 0; w < net->config.workers; w++) {
 		done += read_messages(net, &net->worker[w]);
 		done += read_frames(net, &net->worker[w]);

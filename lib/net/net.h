@@ -237,6 +237,10 @@ struct net_port_status {
 	uint16_t mtu;
 	uint64_t rx_packets, tx_packets, rx_bytes, tx_bytes, rx_missed, rx_errors, rx_no_mbuf;
 	uint64_t handed_over; /* frames that reached another worker than their owner */
+	/* In the device, for queue pairs that do not move: now, the most (0: it takes none) .. */
+	uint32_t flow_rules, flow_rules_limit;
+	/* .. so far, and wishes that came to nothing: limit, device, or another home was first. */
+	uint64_t flow_rules_made, flow_rules_refused;
 	uint64_t arp_answered, nd_answered, icmp_answered;
 	uint64_t slow_refused; /* ARP, ND, ICMP: malformed, wrong checksum, not for us */
 	uint64_t tx_dropped;   /* no room for a slow-path frame, or the device takes nothing */

@@ -9,6 +9,7 @@
 
 #include "net/device.h"
 #include "net/fault.h"
+#include "net/flow_rule.h"
 #include "net/link.h"
 #include "net/move.h"
 #include "net/neighbour.h"
@@ -77,6 +78,7 @@ struct net_port {
 	struct rte_mempool *rx_pool;
 	struct fault_setting fault[2]; /* by enum net_direction */
 	struct steering steering;
+	struct flow_rules rules;
 
 	uint32_t aside; /* atomic: not 0: workers keep off the device; see aside.c */
 	uint32_t asked; /* the last value of aside but 0 */
@@ -100,7 +102,7 @@ uint32_t interface_queues(const char *name); /* that receive; 0: it does not say
 
 int port_open(struct net *net, uint32_t index, const char **message);
 int port_start(struct net *net, uint32_t index, const char **message);
-void port_close(struct net_port *port);
+void port_close(struct net *net, uint32_t index);
 
 /* --- workers ----------------------------------------------------------------------- */
 
@@ -152,6 +154,7 @@ struct worker {
 	struct rte_ring *commands;                /* from control */
 	struct rte_ring *messages;                /* to control */
 	struct rte_ring *slow;                    /* frames to control */
+	struct rte_ring *wishes;                  /* to control; NULL: no device takes rules */
 	struct rte_ring *handed[NET_MAX_WORKERS]; /* frames from each other worker */
 	struct rte_ring *to_send;                 /* worker 0: frames from control */
 	struct rte_mbuf *held_frame;              /* from it, and waits for its port */
@@ -197,13 +200,14 @@ struct net {
 	uint32_t stop;           /* atomic: workers leave their loops */
 	uint32_t asides;         /* atomic: not 0: some port wants workers to stand aside */
 	struct door *door;       /* NULL: no port of net_memif */
-	struct landing *landing; /* by queue pair; NULL: none moves by itself */
+	struct landing *landing; /* by queue pair; NULL: nothing is done about it */
 	uint64_t move_wanted;    /* atomic: see net_move() */
 
 	/* Control's. */
 	struct neighbour_table neighbours;
-	uint64_t now;          /* of the call in progress */
-	uint64_t links_looked; /* ns */
+	struct flow_user *flow_user; /* by queue pair; NULL: no device takes rules */
+	uint64_t now;                /* of the call in progress */
+	uint64_t links_looked;       /* ns */
 	uint32_t mad_psn;
 };
 

@@ -328,12 +328,18 @@ int port_start(struct net *net, uint32_t index, const char **message)
 	port->started = true;
 	if (net->config.workers > 1)
 		steer_learn(&port->steering, port->id);
+	error = flow_rule_probe(net, index);
+	if (error)
+		return refuse(config, error, message, "no memory for its flow rules");
 	accept_groups(port, config);
 	return 0;
 }
 
-void port_close(struct net_port *port)
+void port_close(struct net *net, uint32_t index)
 {
+	struct net_port *port = &net->port[index];
+
+	flow_rule_close(net, index);
 	if (port->promiscuous)
 		rte_eth_promiscuous_disable(port->id);
 	if (port->started)

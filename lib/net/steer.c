@@ -3,8 +3,10 @@
  * A device that hashes addresses and ports over its queues mostly tells its key and its table. The
  * source port of the peer's frames follows from the flow label or the two QPNs, as Linux and we
  * choose it; so a queue pair can go to the right worker before its first frame. Where the guess
- * is wrong, it follows its frames later.
+ * is wrong, it follows its frames later. What may not move has its frames brought by a rule.
  */
+#include <errno.h>
+
 #include <rte_thash.h>
 
 #include "net/net_private.h"
@@ -67,19 +69,38 @@ int steer_predict(const struct steering *steering, const uint8_t source_gid[16],
 	return steering->queue[rte_softrss(tuple, count, steering->key) % steering->entries];
 }
 
+/* True: the queue pair goes, or may go later. False: its frames shall come. */
+static bool bring_together(struct worker *worker, uint32_t qp, uint32_t at, uint32_t port,
+			   uint16_t source_port)
+{
+	if (worker->net->config.migrate && move_start(worker, qp, at) != -ENOTSUP)
+		return true;
+	flow_rule_wish(worker, qp, port, source_port);
+	return false;
+}
+
 void steer_connected(struct worker *worker, uint32_t qp, const struct qp_connection *connection)
 {
 	const struct net *net = worker->net;
 	const struct qp_path *path = &connection->path;
 	const int port = net_find_address(net, path->local_gid);
+	uint16_t source_port;
 	int queue;
 
 	if (!net->landing || port < 0)
 		return;
+	source_port = roce_source_port(path->flow_label, connection->remote_qpn,
+				       qp_number(net->shared, qp));
 	queue = steer_predict(&net->port[port].steering, path->remote_gid, path->local_gid,
-			      roce_source_port(path->flow_label, connection->remote_qpn,
-					       qp_number(net->shared, qp)),
-			      ROCE_PORT);
+			      source_port, ROCE_PORT);
 	if (queue >= 0 && (uint32_t)queue != worker->index)
-		move_start(worker, qp, (uint32_t)queue);
+		bring_together(worker, qp, (uint32_t)queue, (uint32_t)port, source_port);
+}
+
+void steer_landed(struct worker *worker, uint32_t qp, uint32_t at, uint32_t port,
+		  uint16_t source_port, uint64_t now)
+{
+	/* Not again before the device has had time to heed it. */
+	if (!bring_together(worker, qp, at, port, source_port))
+		worker->net->landing[qp].taken_at = now;
 }

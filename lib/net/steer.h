@@ -27,7 +27,11 @@ void steer_learn(struct steering *steering, uint16_t port);
 int steer_predict(const struct steering *steering, const uint8_t source_gid[16],
 		  const uint8_t destination_gid[16], uint16_t source_port,
 		  uint16_t destination_port);
-/* A queue pair of this worker was connected: it moves at once to where its frames will land. */
+/* A queue pair of this worker was connected: it goes at once to where its frames will land, or a
+ * rule is wished for. */
 void steer_connected(struct worker *worker, uint32_t qp, const struct qp_connection *connection);
+/* The same where they do land, at that worker: frames of that port and source port. */
+void steer_landed(struct worker *worker, uint32_t qp, uint32_t at, uint32_t port,
+		  uint16_t source_port, uint64_t now);
 
 #endif

@@ -224,6 +224,12 @@ static int create_rings(struct worker *worker)
 	worker->slow = ring_create(net, "slow", index, 0, sizeof(void *), SLOW_RING);
 	if (!worker->commands || !worker->messages || !worker->slow)
 		return -ENOMEM;
+	if (net->flow_user) {
+		worker->wishes =
+			ring_create(net, "wish", index, 0, sizeof(struct flow_wish), FLOW_WISHES);
+		if (!worker->wishes)
+			return -ENOMEM;
+	}
 	if (index == 0) {
 		worker->to_send = ring_create(net, "send", 0, 0, sizeof(void *), CONTROL_RING);
 		if (!worker->to_send)
@@ -302,6 +308,7 @@ void worker_destroy(struct worker *worker)
 	empty_ring(worker->slow);
 	rte_ring_free(worker->commands);
 	rte_ring_free(worker->messages);
+	rte_ring_free(worker->wishes);
 	free(worker->session);
 	wake_close(worker->client_fd);
 	wake_close(worker->wake_fd);

@@ -48,6 +48,17 @@ uint32_t qp_table_size(const struct transport_shared *shared)
 	return FAKE_QPS;
 }
 
+bool qp_get_status(const struct transport_shared *shared, uint32_t qp, struct qp_status *status)
+{
+	*status = (struct qp_status){ .qpn = FAKE_QPN + qp,
+				      .state = fake.failed[qp] ? QP_ERROR : QP_RTS,
+				      .type = fake.type[qp],
+				      .home = qp_home(shared, qp) };
+	memcpy(status->local_gid, fake.local_gid, 16);
+	memcpy(status->remote_gid, fake.remote_gid, 16);
+	return true;
+}
+
 int transport_may_move(const struct transport_shared *shared, uint32_t qp)
 {
 	return fake.movable ? 0 : -ENOTSUP;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A transport and a memory that only write down what lib/net does with them, so that its
- * loop is tested without queue pairs. Queue pair i (1 .. 15) has QPN 0x1000 + i and lives on
+ * loop is tested without queue pairs. Queue pair i (1 .. 2047) has QPN 0x1000 + i and lives on
  * worker i modulo the number of workers.
  */
 #ifndef TESTS_NET_FAKE_H
@@ -9,7 +9,7 @@
 
 #include "transport/transport.h"
 
-#define FAKE_QPS      16u
+#define FAKE_QPS      2048u
 #define FAKE_QPN      0x1000u
 #define FAKE_RECEIVED 4096u
 
@@ -42,6 +42,9 @@ struct fake {
 	uint32_t movable;        /* queue pairs may leave */
 	uint32_t answers;        /* calls of transport_answer() */
 	uint32_t raise;          /* events to raise in the next poll of worker 0 */
+	/* What the control core reads of queue pairs. */
+	uint8_t failed[FAKE_QPS], type[FAKE_QPS];
+	uint8_t local_gid[16], remote_gid[16];
 };
 extern struct fake fake;
 

@@ -260,6 +260,7 @@ Test(handoff, a_queue_pair_starts_where_its_frames_will_land)
 	cr_assert_eq(net_command(pair.net, O, &command), 0);
 	commands_run(worker(O), 1);
 	cr_assert_eq(worker(O)->moves.driven, 0, "not with migrate = no");
+	pair.net->config.migrate = true;
 	pair.net->landing = calloc(FAKE_QPS, sizeof(*pair.net->landing));
 	cr_assert_eq(net_command(pair.net, O, &command), 0);
 	commands_run(worker(O), 1);
