@@ -258,7 +258,7 @@ class Wire:
 
     def sort(self, frame, tci):
         if frame[12:14] == b"\x08\x06":
-            self.answer_arp(frame)
+            self.answer_arp(frame, tci)
             return
         size = {b"\x08\x00": 20, b"\x86\xdd": 40}.get(frame[12:14])
         protocol = frame[23] if size == 20 else frame[20] if size else None
@@ -282,11 +282,12 @@ class Wire:
         connection.acknowledge(packet.psn)
         return True
 
-    def answer_arp(self, frame):
+    def answer_arp(self, frame, tci):
         operation, = struct.unpack("!H", frame[20:22])
         peer = self.peers.get(frame[38:42])
         if operation == 1 and peer:
-            self.send(frame[6:12] + mac_bytes(peer.mac) + frame[12:21] + b"\2"
+            tag = b"" if tci is None else struct.pack("!HH", 0x8100, tci)
+            self.send(frame[6:12] + mac_bytes(peer.mac) + tag + frame[12:21] + b"\2"
                       + mac_bytes(peer.mac) + frame[38:42] + frame[22:32])
         else:
             self.other.append(frame)
