@@ -15,8 +15,9 @@
 
 #include <ndk/ndk.h>
 
-#define SINK_CHURN_DEPTH 32u /* windows beside those of the table, bound and invalidated in turns \
-			      */
+#define SINK_CHURN_DEPTH                                                         \
+	32u /* windows beside those of the table, bound and invalidated in turns \
+	     */
 #define SINK_PSN_MASK 0xffffffu
 
 struct sink_options {
