@@ -434,11 +434,9 @@ Test(buffers, a_pulled_cable_costs_what_waits_and_blocks_nobody)
 	wait_for(pair.mads == 1);
 	far_stop();
 	wait_for(net_port_status(pair.net, 0, &status) && !status.link_up);
-	for (unsigned int i = 0; i < 2000; i++) {
-		net_send_mad(pair.net, &pair.mad_peer, mad, pair.now);
-		usleep(20);
-	}
-	wait_for(net_port_status(pair.net, 0, &status) && status.tx_dropped >= 1500);
+	wait_for((net_send_mad(pair.net, &pair.mad_peer, mad, pair.now),
+		  net_port_status(pair.net, 0, &status)) &&
+		 status.tx_dropped >= 1500);
 	net_stop_workers(pair.net);
 	pair_stop();
 }
