@@ -147,6 +147,7 @@ struct flood {
 
 	/* run.c */
 	struct flood_counters counters;
+	uint64_t answers_then; /* when one was given up last */
 	struct histogram *latency;
 	uint64_t random;
 	uint32_t cursor;

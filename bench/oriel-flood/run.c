@@ -252,6 +252,7 @@ static void scan(struct flood *f, uint64_t now, uint32_t still_ms)
 		    now - qp->moved < cycles(f, still_ms / 1e3))
 			continue;
 		f->counters.timeouts++;
+		f->answers_then = f->counters.answers;
 		go_back(f, qp);
 	}
 }
@@ -301,16 +302,16 @@ static void drain(struct flood *f)
 }
 
 /*
- * False: messages were left without an answer, and now nobody answers any more. Only lost ones
+ * False: messages were left without an answer, and nobody has answered any since. Only lost ones
  * would say nothing about the peer, so one is sent until it is answered, whatever that says.
  */
-static bool still_answers(struct flood *f, uint64_t timeouts)
+static bool still_answers(struct flood *f)
 {
 	const uint64_t before = f->counters.answers;
 	uint64_t now = rte_rdtsc(), end = now + cycles(f, PROOF_SECONDS), ask = now;
 	uint32_t i = 0;
 
-	if (f->options.peer != PEER_RESPONDER || f->counters.timeouts == timeouts)
+	if (f->options.peer != PEER_RESPONDER || !f->counters.timeouts || before != f->answers_then)
 		return true;
 	while (f->counters.answers == before && (now = rte_rdtsc()) < end) {
 		if (now >= ask) {
@@ -373,7 +374,7 @@ static void generate(struct flood *f, double seconds, double rate, uint64_t *mea
 
 bool flood_run(struct flood *f, double seconds, double warm_up, double rate)
 {
-	uint64_t measured = 0, timeouts;
+	uint64_t measured = 0;
 
 	if (warm_up > 0)
 		generate(f, warm_up, rate, &measured);
@@ -381,11 +382,10 @@ bool flood_run(struct flood *f, double seconds, double warm_up, double rate)
 	begin_measuring(f);
 	generate(f, seconds, rate, &measured);
 	f->elapsed = (double)measured * f->tick;
-	timeouts = f->counters.timeouts;
 	drain(f);
 	if (f->counters.fatal)
 		f->message = "the peer refused a request: its queue pair is in error";
-	else if (!still_answers(f, timeouts))
+	else if (!still_answers(f))
 		f->message = "the peer does not answer any more";
 	else
 		return true;

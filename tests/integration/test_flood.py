@@ -303,7 +303,7 @@ def refusals():
                               (("-o", "copy"), "expected write, read, send or atomic"),
                               (("--testpmd", "io"), "expected rxonly, macswap or icmpecho")):
         command = [rig.program("oriel-flood"), "-d", rig.memif("link", "client"), "--ip",
-                   "10.66.0.2/24", "--target", "10.66.0.1", *arguments]
+                   "10.66.0.2/24", "--target", "10.66.0.1", "--cpu", str(rig.cpu(1)), *arguments]
         result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         expect(result.returncode not in (0, None) and result.returncode > 0,
                f"{arguments}: exit status {result.returncode}")
