@@ -152,7 +152,8 @@ struct flood {
 	uint64_t random;
 	uint32_t cursor;
 	uint32_t bad_kind, bad_credit;
-	double elapsed;    /* seconds of the measured part */
+	double began;      /* CLOCK_MONOTONIC, seconds: the measured part, and */
+	double elapsed;    /* how long it was */
 	const char *limit; /* of a search: why no higher rate; NULL: all were served */
 	bool stop;
 };

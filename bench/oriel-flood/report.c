@@ -157,13 +157,13 @@ void report_json(const struct flood *f, double best)
 {
 	const struct flood_counters *c = &f->counters;
 	const struct flood_options *o = &f->options;
-	json_t *root =
-		json_pack("{sssssisisisisisfsfsfsf}", "peer", flood_peer_name[o->peer], "operation",
-			  operation_name[o->operation], "size", (int)o->size, "path_mtu",
-			  (int)o->path_mtu, "qps", (int)f->qps, "windows", (int)f->windows,
-			  "ack_every", (int)o->ack_every, "seconds", f->elapsed, "sent_per_second",
-			  (double)c->messages / f->elapsed, "served_per_second",
-			  (double)c->acknowledged / f->elapsed, "gigabits_per_second", gigabits(f));
+	json_t *root = json_pack(
+		"{sssssisisisisisfsfsfsfsf}", "peer", flood_peer_name[o->peer], "operation",
+		operation_name[o->operation], "size", (int)o->size, "path_mtu", (int)o->path_mtu,
+		"qps", (int)f->qps, "windows", (int)f->windows, "ack_every", (int)o->ack_every,
+		"began", f->began, "seconds", f->elapsed, "sent_per_second",
+		(double)c->messages / f->elapsed, "served_per_second",
+		(double)c->acknowledged / f->elapsed, "gigabits_per_second", gigabits(f));
 	json_t *latency =
 		json_pack("{sIsfsfsfsfsf}", "samples", (json_int_t)histogram_count(f->latency),
 			  "p50_us", histogram_percentile(f->latency, 0.5), "p99_us",

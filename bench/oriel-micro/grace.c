@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "oriel-micro/cpu.h"
 #include "oriel-micro/grace.h"
 
 #define FIRST  0u /* readers */
@@ -18,33 +19,11 @@ struct other {
 	bool started, stop;
 };
 
-static bool pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	return sched_setaffinity(0, sizeof(set), &set) == 0;
-}
-
-/* The processor that is the n-th from the end of those we may use; -1: there is none. */
-static int processor_from_end(unsigned int n)
-{
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof(set), &set))
-		return -1;
-	for (int cpu = CPU_SETSIZE - 1; cpu >= 0; cpu--)
-		if (CPU_ISSET(cpu, &set) && n-- == 0)
-			return cpu;
-	return -1;
-}
-
 static void *other_run(void *argument)
 {
 	struct other *other = argument;
 
-	pin(other->cpu);
+	cpu_pin(other->cpu);
 	memory_reader_online(other->engine->memory, SECOND);
 	__atomic_store_n(&other->started, true, __ATOMIC_RELEASE);
 	while (!__atomic_load_n(&other->stop, __ATOMIC_ACQUIRE)) {
@@ -107,10 +86,10 @@ static int compare(const void *a, const void *b)
 bool grace_measure(struct engine *engine, void (*burst)(void *context), void *mine, void *others,
 		   double *us, uint32_t count)
 {
-	struct other other = { engine, burst, others, processor_from_end(1), false, false };
-	const int first = processor_from_end(0);
+	struct other other = { engine, burst, others, cpu_from_end(1), false, false };
+	const int first = cpu_from_end(0);
 	pthread_t thread;
-	bool good = other.cpu >= 0 && pin(first) &&
+	bool good = other.cpu >= 0 && cpu_pin(first) &&
 		    pthread_create(&thread, NULL, other_run, &other) == 0;
 
 	if (!good)

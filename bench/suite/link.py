@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What stands at the two ends of a memif: orield with an oriel-sink, a testpmd, oriel-flood."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -147,6 +148,9 @@ class InProcess:
     def churn(self, *arguments):
         """Messages, and binds while they came, a second."""
         table = f"{WORK}/in-process.table"
+        for left in (table, f"{WORK}/{self.link}.memif"):  # of a round before, which was killed
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(left)
         sink = self.world.serve(
             "in-process",
             [self.world.program("oriel-sink"), "--peer", OURS, "--table", table, "-q", "8", "-w",
@@ -157,16 +161,29 @@ class InProcess:
                   is not None, lambda: f"no link: {sink.log()}")
             report = checked(run_json(flood_command(self.world, self, "--table", table, "--json",
                                                     *arguments)))
-            end = time.monotonic()
+            end = report["began"] + report["seconds"]
+            until(lambda: progress(sink)[-1:] and progress(sink)[-1][0] > end,
+                  lambda: f"oriel-sink does not count: {sink.log()[-300:]}")
+            counts = progress(sink)
         finally:
             self.world.stop(sink)
-        counts = [(float(when), int(binds)) for when, binds in
-                  (line.split() for line in sink.log().splitlines() if line[:1].isdigit())
-                  if end - self.world.seconds <= float(when) <= end - 0.15]
-        if len(counts) < 2:
-            raise Failed(f"oriel-sink did not count: {sink.log()[-300:]}")
-        (first, before), (last, after) = counts[0], counts[-1]
-        return {"messages": rate(report), "binds": (after - before) / (last - first)}
+        binds = at(counts, end) - at(counts, report["began"])
+        return {"messages": rate(report), "binds": binds / report["seconds"]}
+
+
+def progress(sink):
+    """What an oriel-sink --progress has counted, and when; the last line may not be whole yet."""
+    lines = sink.log().splitlines(keepends=True)
+    return [(float(when), int(binds)) for when, binds in
+            (line.split() for line in lines if line[:1].isdigit() and line.endswith("\n"))]
+
+
+def at(counts, when):
+    """Between two counts it goes on evenly."""
+    for (early, before), (late, after) in zip(counts, counts[1:]):
+        if early <= when <= late:
+            return before + (after - before) * (when - early) / (late - early)
+    raise Failed(f"nothing was counted around {when:.3f}: {counts[:1]} to {counts[-1:]}")
 
 
 class Testpmd:

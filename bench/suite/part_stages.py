@@ -9,6 +9,8 @@ COUNTED = ["packet-write-64", "read-64"]  # for P10
 STAGES = ["parse", "icrc-verify-write-64", "qp-find-1", "token-hit-1", "transport-write-64",
           "bind-and-invalidate", "ring", "build-64", "idle-poll"]
 TIMES = 3200
+METHODS = ("fold512", "fold128", "isal", "table")
+SIZES = ("icrc-64", "icrc-256", "icrc-1024", "icrc-4096")
 
 
 class StagesPart(Part):
@@ -21,6 +23,10 @@ class StagesPart(Part):
 
     def measures(self):
         every = [Measure("grace", {"P9"}, self.grace), Measure("stage", {"stages"}, self.stages)]
+        every += [Measure("crossing", {"stages"}, self.crossing)]
+        if not self.world.quick:
+            every += [Measure(f"icrc_{method}", {"stages"},
+                              lambda method=method: self.icrc(method), 1) for method in METHODS]
         if "stages" not in self.wanted:
             every.append(Measure("stage_bind-and-invalidate", {"P9"}, self.bind))
         for stage in COUNTED:
@@ -40,11 +46,21 @@ class StagesPart(Part):
                          "10000" if self.world.quick else "50000", "--json"])
         return {"p50": said["p50_us"], "p99": said["p99_us"], "p999": said["p99_9_us"]}
 
+    def crossing(self):
+        """Nanoseconds of an entry's way through a ring to another processor."""
+        said = run_json([self.world.program("oriel-micro"), "--crossing",
+                         "1000" if self.world.quick else "10000", "--json"])
+        return {"p50": said["p50_ns"], "p99": said["p99_ns"]}
+
+    def icrc(self, method):
+        """Nanoseconds by size; what this processor cannot do says so."""
+        return self.micro(*SIZES, options=("--icrc", method))
+
     def bind(self):
         return self.micro("bind-and-invalidate")["bind-and-invalidate"]
 
-    def micro(self, *names):
-        said = run_json([self.world.program("oriel-micro"), "--json", "--rounds",
+    def micro(self, *names, options=()):
+        said = run_json([self.world.program("oriel-micro"), *options, "--json", "--rounds",
                          "5" if self.world.quick else "9", *names],
                         core=self.world.cores.worker, timeout=120)
         return {name: result["median_ns"] for name, result in said.items()}

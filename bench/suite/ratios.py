@@ -34,6 +34,8 @@ class Ratio:
                 "goal": {name: f"{sign} {number:g}" for name, (sign, number) in self.goals.items()},
                 "values": {name: values[name] for name in self.goals}, "met": met,
                 "also": notes, "reason": "; ".join(reasons) or None,
+                "lost": {figure: rounds for figure, rounds in sorted(samples.lost.items())
+                         if figure.startswith(tuple(self.figures))},
                 "figures": samples.summaries(self.figures)}
 
 

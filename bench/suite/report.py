@@ -23,6 +23,7 @@ def collect(args, machine, noise, samples, seconds):
                     results[ratio.key]["reason"] = reason
     results["figures"] = samples.summaries([""])
     results["failed"] = samples.reasons
+    results["lost"] = dict(samples.lost)
     results["extra"] = samples.extra
     return results
 
@@ -51,7 +52,7 @@ def write(results, folder):
 
 
 def show(results):
-    print(table(results), end="")
+    print(about(results) + table(results) + "\n" + verdict(results), end="")
 
 
 def number(value):
@@ -68,7 +69,7 @@ def number(value):
 def markdown(results):
     return "".join([
         f"# Measured {results['when']}, {results['form']} form\n\n", about(results), "\n",
-        table(results), "\n", beside(results), changes(results), figures(results),
+        table(results), "\n", verdict(results), "\n", beside(results), changes(results), figures(results),
         charts(results)])
 
 
@@ -110,9 +111,28 @@ def table(results):
             title = ""
         for name, value in result["also"].items():
             lines.append(f"| | {name} | {number(value)} | | |")
+        for figure, rounds in result["lost"].items():
+            lines.append(f"| | lost: {times(rounds)} of `{figure}` | | | |")
         if result["reason"]:
             lines.append(f"| | not measured: {one_line(result['reason'])} | | | |")
     return "\n".join(lines) + "\n"
+
+
+def verdict(results):
+    """Which goals were reached, which not, and which have no figure: nobody has to search."""
+    found = {True: [], False: [], None: []}
+    for ratio in RATIOS:
+        result = results[ratio.key]
+        if result["reason"] == NOT_ASKED:
+            continue
+        for name, met in result["met"].items():
+            found[met].append(ratio.key if name == "ratio" else f"{ratio.key} {name}")
+    return "".join(f"- {what}: {', '.join(found[met])}\n" for met, what in (
+        (False, "MISSED"), (True, "Reached"), (None, "No figure")) if found[met])
+
+
+def times(rounds):
+    return f"{rounds} round{'s' if rounds > 1 else ''}"
 
 
 def beside(results):
@@ -160,7 +180,8 @@ def figures(results):
                      f"{number(figure['most'])} | {figure['spread'] * 100:.0f} % | "
                      f"{len(figure['samples'])} |")
     for name, reason in results["failed"].items():
-        lines.append(f"| {name} | failed: {one_line(reason)} | | | | |")
+        lines.append(f"| {name} | {times(results['lost'].get(name, 1))} lost, the last because: "
+                     f"{one_line(reason)} | | | | |")
     return "\n".join(lines) + "\n"
 
 

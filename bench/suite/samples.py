@@ -42,6 +42,7 @@ class Samples:
     def __init__(self):
         self.values = collections.defaultdict(list)
         self.reasons = {}  # by figure: why it is missing
+        self.lost = collections.Counter()  # by figure: rounds that gave nothing
         self.extra = {}  # what is not one number: histograms, curves
         self.missing = []  # parts that did not come about: keys, reason
 
@@ -52,6 +53,10 @@ class Samples:
             values = self.values[f"{figure}{JOINS.get(figure, '.')}{name}" if name else figure]
             values.extend([None] * (round_number - len(values)))
             values.append(value)
+
+    def lose(self, figure, reason):
+        self.lost[figure] += 1
+        self.reasons[figure] = reason
 
     def good(self, figure):
         return [value for value in self.values.get(figure, ()) if value is not None]
@@ -103,11 +108,12 @@ def take_rounds(samples, measures, rounds, before_round=None, deadline=None):
             try:
                 samples.add(measure.figure, number, measure.take())
             except Failed as failed:
-                samples.reasons[measure.figure] = str(failed)
-                print(f"  {measure.figure}: {failed}", file=sys.stderr, flush=True)
+                samples.lose(measure.figure, str(failed))
+                print(f"  {measure.figure}: {' '.join(str(failed).split())}", file=sys.stderr,
+                      flush=True)
             except OutOfTime:
-                samples.reasons[measure.figure] = "the time of its part was over"
+                samples.lose(measure.figure, "the time of its part was over")
                 raise
             except Exception:  # pylint: disable=broad-except
-                samples.reasons[measure.figure] = traceback.format_exc()[-600:]
+                samples.lose(measure.figure, traceback.format_exc()[-600:])
                 traceback.print_exc()

@@ -2,8 +2,10 @@
 """The private world of a run: namespaces, cores, servers that stand still while not measured."""
 import collections
 import contextlib
+import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +13,8 @@ import time
 
 INSIDE = "ORIEL_BENCH_INSIDE"
 WORK = "/run/bench"
+LOCK = "/run/oriel-bench.lock"
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 30  # seconds until something that must happen counts as not happening
 
 Cores = collections.namedtuple("Cores", "control worker generator")
@@ -67,13 +71,50 @@ def enter(arguments):
         subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         os.mkdir(WORK)
+        for number in ENDS:  # who started us hears them, and ends us
+            signal.signal(number, signal.SIG_IGN)
         with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w", encoding="ascii") as file:
             file.write("1")
         return
-    environment = {**os.environ, INSIDE: "1"}
-    os.execvpe("unshare", ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child",
-                           "--mount-proc", sys.executable, "-B", os.path.abspath(sys.argv[0]),
-                           *arguments], environment)
+    lock = only_one()
+    sys.exit(supervise(["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid",
+                        "--fork", "--kill-child", "--mount-proc", sys.executable, "-B",
+                        os.path.abspath(sys.argv[0]), *arguments], lock))
+
+
+def only_one():
+    """A file that is locked until the last of this run has ended: two would measure each other."""
+    lock = open(LOCK, "a+", encoding="ascii")  # pylint: disable=consider-using-with
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        sys.exit(f"bench/run: another one is under way (process {lock.read().strip()}), and two "
+                 "would measure each other: wait for its end")
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    return lock
+
+
+def supervise(command, lock):
+    """
+    Waits for the run. Whatever ends us ends it, and with it all that runs in its namespaces;
+    unshare would wait in spite of a signal.
+    """
+    ended_by = []
+    with subprocess.Popen(command, env={**os.environ, INSIDE: "1"},
+                          pass_fds=[lock.fileno()]) as child:
+        def end(number, _):
+            ended_by.append(number)
+            child.kill()
+        for number in ENDS:
+            signal.signal(number, end)
+        status = child.wait()
+    if ended_by:
+        print("\nbench/run: stopped; no results were written", file=sys.stderr)
+        return 128 + ended_by[0]
+    return status if status >= 0 else 128 - status
 
 
 def choose_cores():
@@ -117,8 +158,10 @@ class Server:
                                           stderr=log, env={**os.environ, **(environment or {})})
 
     def log(self):
+        """Without what would steer a terminal."""
         with open(self.path, "rb") as file:
-            return file.read().decode("utf-8", "replace")
+            text = file.read().decode("utf-8", "replace")
+        return re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[^\n\t\x20-\x7e]", "", text)
 
     def wait_for(self, text):
         def said():

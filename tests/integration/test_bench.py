@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """bench/run without measuring: its arguments, and what it writes of figures that were recorded."""
 import argparse
+import fcntl
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,9 +17,9 @@ from rig import expect, expect_equal, test
 
 BENCH = f"{os.path.dirname(os.path.abspath(__file__))}/../../bench"
 sys.path.insert(0, BENCH)
-from suite import charts, report, samples  # noqa: E402
+from suite import charts, link, report, samples  # noqa: E402
 from suite.ratios import RATIOS  # noqa: E402
-from suite.world import Failed, OutOfTime  # noqa: E402
+from suite.world import LOCK, Failed, OutOfTime, Server  # noqa: E402
 
 KEYS = [f"P{n}" for n in range(1, 11)]
 MACHINE = {"processor": "A processor", "processors": 2, "virtual": True, "kernel": "6.1", "dpdk":
@@ -63,10 +66,64 @@ def arguments():
         expect(re.search(rf"^{key} ", listed.stdout, re.M), f"--list has no {key}")
     for words, said in ((("--only", "P11"), "P11: there is P1, P2"),
                         (("--rounds", "0"), "at least 1"),
-                        (("/nowhere",), "/nowhere has no bench/oriel-flood: build it first")):
+                        (("/nowhere",), "/nowhere has no bench/oriel-flood: build it first"),
+                        ((rig.build_root(), "--results", "/run/results"), "a /run of its own"),
+                        ((rig.build_root(), "--results", "/proc/results"), "/proc/results: ")):
         done = bench_run(*words)
         expect(done.returncode not in (0, None), f"{words} are taken")
         expect(said in done.stderr, f"{words}: {done.stderr}")
+
+
+@test("a second run beside one that is under way is refused, and says whose end to wait for")
+def second():
+    with open(LOCK, "a+", encoding="ascii") as lock, tempfile.TemporaryDirectory() as folder:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("4711\n")
+        lock.flush()
+        done = bench_run(rig.build_root(), "--only", "P1", "--results", folder)
+        expect_equal(done.returncode, 1, "exit status")
+        expect("another one is under way (process 4711)" in done.stderr, done.stderr)
+        lock.truncate(0)
+
+
+@test("a run that is told to end takes all that it started with it, and writes no results")
+def told_to_end():
+    if len(os.sched_getaffinity(0)) < 2:
+        raise rig.Skip("it wants two processors")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with tempfile.TemporaryDirectory() as folder:
+            run = rig.Process("bench-run", [f"{BENCH}/run", rig.build_root(), "--only", "P1",
+                                            "--results", folder])
+            run.wait_log("link: P1")
+            rig.until(lambda: children("orield"), "a daemon of the run")
+            run.popen.send_signal(number)
+            expect_equal(run.wait(), 128 + number, "exit status")
+            expect("stopped; no results were written" in run.log(), run.log())
+            rig.until(lambda: not children("orield"), "its daemon is gone")
+            expect_equal(os.listdir(folder), [], "what it has written")
+            with open(LOCK, "a+", encoding="ascii") as lock:
+                rig.until(lambda lock=lock: is_free(lock), "the next may begin")
+
+
+def is_free(lock):
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    return True
+
+
+def children(name):
+    """Processes of that name here and in the namespaces below: nobody else's are seen."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+                found += [pid] if file.read().strip() == name else []
+        except OSError:
+            pass
+    return found
 
 
 @test("a ratio is the median of those of the rounds; what was not measured is null and says why")
@@ -96,6 +153,99 @@ def failures():
     expect_equal(taken.good("c"), [7.0, 7.0], "rounds of the good one")
     expect_equal(taken.why("a.p50"), "no link", "reason")
     expect("KeyError" in taken.why("b"), f"reason: {taken.why('b')}")
+
+
+@test("a round that was lost is told, with the ratio and with the figure, and so is a missed goal")
+def lost_rounds():
+    taken = recorded()
+    taken.lose("write64", "the server\n\tended")
+    taken.lose("write64", "and again")
+    args = argparse.Namespace(quick=True, keys={"P1", "P2", "P6"})
+    results = report.collect(args, MACHINE, NOISE, taken, 1)
+    expect_equal(results["P1"]["lost"], {"write64": 2}, "lost rounds of P1")
+    expect_equal(results["P2"]["lost"], {}, "lost rounds of P2")
+    results["P2"]["met"] = {"ratio": False}
+    text = report.markdown(results)
+    expect("| | lost: 2 rounds of `write64` |" in text, text)
+    expect("| write64 | 2 rounds lost, the last because: and again |" in text, text)
+    expect("- MISSED: P2\n- Reached: P1, P1 generator\n- No figure: P6\n" in text, text)
+
+
+@test("binds are counted over exactly the time in which messages came, whatever lies between")
+def binds_between():
+    counts = [(1.0, 100), (1.5, 200), (3.0, 500)]
+    expect_equal([link.at(counts, when) for when in (1.0, 1.25, 2.25, 3.0)],
+                 [100, 150, 350, 500], "counts")
+    try:
+        link.at(counts, 3.1)
+        expect(False, "there is no count behind the last one")
+    except Failed:
+        pass
+
+
+@test("what a server wrote to its screen steers nobody else's")
+def no_escapes():
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server.__new__(Server)
+        server.path = f"{folder}/log"
+        with open(server.path, "wb") as file:
+            file.write(b"\x1b[2J\x1b[1;1HPort\tup\n\x07\xff")
+        expect_equal(server.log(), "Port\tup\n", "its log")
+
+
+def micro(*arguments):
+    return subprocess.run([f"{rig.build_root()}/bench/oriel-micro", *arguments],
+                          capture_output=True, text=True, timeout=120, check=False)
+
+
+@test("oriel-micro: every benchmark runs, exactly as often as told; nonsense is refused")
+def micro_runs():
+    names = micro("--list").stdout.split()
+    expect("packet-write-64" in names and "icrc-4096" in names, f"--list: {names}")
+    for name in names:
+        if "1000000" not in name:
+            done = micro("--once", "64", name)
+            expect_equal((done.returncode, done.stdout, done.stderr), (0, "", ""), name)
+    found = json.loads(micro("--json", "--rounds", "1", "ring", "parse").stdout)
+    expect_equal(list(found), ["ring", "parse"], "benchmarks")
+    expect(0 < found["ring"]["least_ns"] <= found["ring"]["most_ns"], f"ring: {found}")
+    for words, said in ((("--rounds", "many"), "from 1 to 101"), (("--once", "5"), "one benchmark"),
+                        (("--once", "0", "ring"), "from 1 to"), (("--grace", "x"), "from 1 to"),
+                        (("--grace", "1", "--crossing", "1"), "one of them"),
+                        (("--crossing", "1", "ring"), "run no benchmark"),
+                        (("--icrc", "sum"), "not in this processor"), (("sum",), "--list names")):
+        done = micro(*words)
+        expect(done.returncode in (1, 2) and said in done.stderr, f"{words}: {done}")
+
+
+@test("oriel-micro: grace periods, and ways to another processor, in order")
+def micro_two():
+    if len(os.sched_getaffinity(0)) < 2:
+        raise rig.Skip("it wants two processors")
+    for word, unit in (("--grace", "us"), ("--crossing", "ns")):
+        found = json.loads(micro(word, "20", "--json").stdout)
+        times = [found[f"{at}_{unit}"] for at in ("p50", "p99", "p99_9", "max")]
+        expect(0 < times[0] and times == sorted(times), f"{word}: {found}")
+
+
+@test("bench/instructions: the same program gives the same count to the instruction",
+      slow=True)
+def instructions():
+    if not shutil.which("valgrind"):
+        raise rig.Skip("no valgrind")
+    with open(f"{rig.build_root()}/bench/oriel-micro", "rb") as file:
+        if re.search(rb"__[at]san_init", file.read()):
+            raise rig.Skip("valgrind and a sanitizer do not go together")
+    def counted(*words):
+        return subprocess.run([f"{BENCH}/instructions", rig.build_root(), *words],
+                              capture_output=True, text=True, timeout=120, check=False)
+    first, second_time = counted("--json", "ring"), counted("--json", "ring")
+    expect(json.loads(first.stdout)["ring"] > 0, first.stdout)
+    expect_equal(second_time.stdout, first.stdout, "a second time")
+    for word, said in (("rings", "no benchmark 'rings'"), ("--fast", "there is --json")):
+        done = counted(word)
+        expect(done.returncode == 1 and said in done.stderr and "==" not in done.stderr,
+               f"{word}: {done}")
 
 
 @test("a part whose time is over ends there, and keeps what it has; a ratio by zero is none")
