@@ -196,6 +196,7 @@ void control_destroy(struct control *control)
 		return;
 	socket_close(control);
 	requests_forget(control, 0);
+	incoming_forget(control, 0);
 	for (uint32_t s = 1; s < CONTROL_MAX_SESSIONS; s++) {
 		struct session_local *local = &control->session[s];
 
@@ -248,6 +249,7 @@ static unsigned int poll_all(struct control *control)
 		control->cm_due = cm_poll(control->cm, control->now);
 	close_graces(control);
 	socket_expire_greeters(control);
+	done += incoming_poll(control);
 	/* Last, so that what the others had to say to clients goes out in the same round. */
 	done += poll_sessions(control);
 	return done;
@@ -294,7 +296,7 @@ static int sleep_time(const struct control *control)
 	for (unsigned int w = 0; w < NET_MAX_WORKERS; w++)
 		if (control->command_first[w])
 			due = 1000000;
-	if (control->cm_due <= control->now)
+	if (control->cm_due <= control->now || control->first_incoming)
 		return 0;
 	if (control->cm_due - control->now < due)
 		due = control->cm_due - control->now;
@@ -325,7 +327,7 @@ unsigned int control_poll(struct control *control, bool sockets)
 
 bool control_has_work(const struct control *control)
 {
-	if (net_has_messages(control->net))
+	if (net_has_messages(control->net) || control->first_incoming)
 		return true;
 	for (uint32_t s = 1; s <= control->highest_session; s++) {
 		const struct session_local *local = &control->session[s];

@@ -48,6 +48,7 @@ struct object_local {
 };
 
 struct waiting_request; /* wait.c */
+struct incoming;        /* incoming.c */
 
 /* A command that found the ring of its worker full. */
 struct pending_command {
@@ -110,6 +111,7 @@ struct control {
 	uint32_t resolving;       /* connectors in CONNECTOR_RESOLVING */
 	struct waiting_request *first_waiting, *retried;
 	uint32_t waiting;
+	struct incoming *first_incoming;
 	struct control_status status;
 };
 
@@ -175,6 +177,14 @@ void request_run(struct control *control, uint32_t session, const struct shm_req
 int32_t request_wait(struct control *control, uint32_t session, const struct shm_request *request);
 void requests_retry(struct control *control);
 void requests_forget(struct control *control, uint32_t session); /* 0: of all */
+
+/* --- incoming.c --- */
+/* Takes the descriptor. */
+void incoming_add(struct control *control, uint32_t session, uint64_t cookie, int fd);
+/* The next piece of somebody's. False: there was none. */
+bool incoming_poll(struct control *control);
+bool incoming_of(const struct control *control, uint32_t session); /* whether it has some */
+void incoming_forget(struct control *control, uint32_t session);   /* 0: of all */
 
 /* --- socket.c --- */
 int socket_open(struct control *control, const char **message);

@@ -122,10 +122,6 @@ int32_t request_register_mr(struct control *control, uint32_t session,
 	if ((want->access & (MR_REMOTE_WRITE | MR_REMOTE_ATOMIC)) &&
 	    !(want->access & MR_LOCAL_WRITE))
 		return NT_INVALID_PARAMETER;
-	/* The memfd was sent before this request, so it is in the socket at the latest now. */
-	socket_session_ready(control, session);
-	if (!session_is_open(control, session))
-		return NT_PENDING;
 	segment = segment_find(control->memory, session, want->cookie);
 	if (!segment)
 		return NT_INVALID_PARAMETER;
@@ -155,9 +151,6 @@ int32_t request_init_frmr(struct control *control, uint32_t session,
 int32_t request_find_segment(struct control *control, uint32_t session,
 			     const struct shm_request *request, struct shm_reply *reply)
 {
-	socket_session_ready(control, session);
-	if (!session_is_open(control, session))
-		return NT_PENDING;
 	reply->segment.segment =
 		segment_find(control->memory, session, request->segment_drop.cookie);
 	return reply->segment.segment ? NT_SUCCESS_STATUS : NT_INVALID_PARAMETER;
@@ -197,12 +190,8 @@ int32_t request_refill_tokens(struct control *control, uint32_t session,
 int32_t request_segment_drop(struct control *control, uint32_t session,
 			     const struct shm_request *request, struct shm_reply *reply)
 {
-	uint32_t segment;
+	uint32_t segment = segment_find(control->memory, session, request->segment_drop.cookie);
 
-	socket_session_ready(control, session);
-	if (!session_is_open(control, session))
-		return NT_PENDING;
-	segment = segment_find(control->memory, session, request->segment_drop.cookie);
 	if (!segment)
 		return NT_INVALID_PARAMETER;
 	return status_of(segment_detach(control->memory, segment));

@@ -162,6 +162,18 @@ void request_run(struct control *control, uint32_t session, const struct shm_req
 		session_send(control, session, &reply);
 }
 
+/*
+ * A memfd was sent before the first request that names it, so it is in the socket at the latest
+ * now; until all of it is there the request stays in the ring, and what is behind it.
+ */
+static bool memory_is_there(struct control *control, uint32_t session, uint32_t op)
+{
+	if (op != SHM_OP_REGISTER_MR && op != SHM_OP_FIND_SEGMENT && op != SHM_OP_SEGMENT_DROP)
+		return true;
+	socket_session_ready(control, session);
+	return session_is_open(control, session) && !incoming_of(control, session);
+}
+
 unsigned int session_poll(struct control *control, uint32_t session)
 {
 	struct session_local *local = &control->session[session];
@@ -178,6 +190,8 @@ unsigned int session_poll(struct control *control, uint32_t session)
 		struct shm_request request =
 			local->memory->request[local->request_head % SHM_CONTROL_ENTRIES];
 
+		if (!memory_is_there(control, session, request.op))
+			break;
 		shm_store_release(&local->memory->request_cursor.head, ++local->request_head);
 		request_run(control, session, &request);
 		done++;
@@ -424,6 +438,7 @@ void session_end(struct control *control, uint32_t session, const char *reason)
 		control_say(control, "waking session %u: %s", session, strerror(errno));
 	close(local->socket);
 	free_pending(local);
+	incoming_forget(control, session);
 	end_connections(control, session);
 	end_workers(control, session);
 	control_say(control, "session %u (%s, pid %u) ended: %s", session, record->name,

@@ -260,23 +260,6 @@ void socket_expire_greeters(struct control *control)
 
 /* --- messages of an open session ---------------------------------------------------------- */
 
-static void segment_message(struct control *control, uint32_t session,
-			    const struct shm_segment_message *message, int fd)
-{
-	uint32_t segment;
-	int error;
-
-	error = segment_attach(control->memory, session, message->cookie, fd,
-			       net_numa_node(control->net), &segment);
-	if (!error)
-		return;
-	/* The registration that names the cookie will fail; here is why. */
-	control_say(control, "session %u: memory segment refused: %s", session,
-		    error == -EPERM ? "memfd is not sealed against shrinking and further sealing"
-				    : strerror(-error));
-	close(fd);
-}
-
 void socket_session_ready(struct control *control, uint32_t session)
 {
 	while (session_is_open(control, session)) {
@@ -290,7 +273,7 @@ void socket_session_ready(struct control *control, uint32_t session)
 			return;
 		if (length == sizeof(message) && message.type == SHM_MSG_SEGMENT_ADD &&
 		    count == 1) {
-			segment_message(control, session, &message, fd);
+			incoming_add(control, session, message.cookie, fd);
 			continue;
 		}
 		if (count)

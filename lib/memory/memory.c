@@ -69,12 +69,16 @@ static void rebuild_fast_register(struct memory *memory, struct region *region)
 		*local = token_meta_to(*local & ~(0xffull << 48), state);
 }
 
-/* What its process was about to unmap is gone with it. */
+/* What its process was about to unmap is gone with it, and so is what it was about to have. */
 static void rebuild_segments(struct memory *memory)
 {
-	for (uint32_t i = 1; i < memory->segment_count; i++)
-		if (memory->segments[i].state == OBJECT_CLOSING && memory->segments[i].regions == 0)
-			memory->segments[i].state = OBJECT_FREE;
+	for (uint32_t i = 1; i < memory->segment_count; i++) {
+		struct segment *segment = &memory->segments[i];
+
+		if (segment->state == OBJECT_OPENING ||
+		    (segment->state == OBJECT_CLOSING && segment->regions == 0))
+			segment->state = OBJECT_FREE;
+	}
 }
 
 static void rebuild_regions(struct memory *memory)

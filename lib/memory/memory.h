@@ -69,7 +69,13 @@ struct token_slot {
 };
 _Static_assert(sizeof(struct token_slot) == 64, "one cache line per token");
 
-enum object_state { OBJECT_FREE = 0, OBJECT_CREATED, OBJECT_VALID, OBJECT_CLOSING };
+enum object_state {
+	OBJECT_FREE = 0,
+	OBJECT_CREATED,
+	OBJECT_VALID,
+	OBJECT_CLOSING,
+	OBJECT_OPENING /* a segment whose pages are being brought in */
+};
 
 struct pd {
 	uint32_t state;
@@ -289,6 +295,14 @@ bool memory_grace_done(struct memory *memory, uint64_t grace);
  */
 int segment_attach(struct memory *memory, uint32_t session, uint64_t cookie, int fd, int numa_node,
 		   uint32_t *segment);
+/*
+ * The same in pieces of some milliseconds, for who has others to serve: segment_populate() until it
+ * does not return -EAGAIN. With 0 the segment can be found; with another error nothing is left of
+ * it nor of fd. -ECANCELED: its session has ended meanwhile.
+ */
+int segment_begin(struct memory *memory, uint32_t session, uint64_t cookie, int fd, int numa_node,
+		  uint32_t *segment);
+int segment_populate(struct memory *memory, uint32_t segment);
 /* Before workers run: maps an adopted segment's memfd again. -ESTALE: it is too small. */
 int segment_adopt(struct memory *memory, uint32_t segment, int fd);
 /*

@@ -26,8 +26,10 @@ struct mapping {
 	uint8_t *base;
 	uint32_t *poisoned; /* in the segment's record */
 	size_t length;
+	size_t page_size;
+	size_t populated; /* bytes, from the first on */
 	int fd;
-	int fault_range; /* of fault_range_add() */
+	int fault_range; /* of fault_range_add(), or -1 */
 	uint64_t grace;  /* not 0: detached, see segment_collect() */
 };
 

@@ -5,12 +5,24 @@
 #include <linux/magic.h>
 #include <numa.h>
 #include <numaif.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "memory/memory_private.h"
+
+/* Looking for pages that the machine cannot have would end somebody, sooner or later. */
+static bool machine_has(uint64_t size)
+{
+	struct sysinfo info;
+
+	return sysinfo(&info) || size / info.mem_unit < info.totalram + info.totalswap;
+}
 
 /* Whether the client has given up shrinking it, and gives its sizes in bytes. */
 static int check_file(int fd, uint64_t *size, size_t *page_size)
@@ -27,6 +39,8 @@ static int check_file(int fd, uint64_t *size, size_t *page_size)
 		return -errno;
 	if (file.st_size <= 0)
 		return -EINVAL;
+	if (!machine_has((uint64_t)file.st_size))
+		return -ENOMEM;
 	*size = (uint64_t)file.st_size;
 	*page_size = (size_t)sysconf(_SC_PAGESIZE);
 	if (system.f_type == HUGETLBFS_MAGIC)
@@ -49,50 +63,138 @@ static void prefer_node(void *base, size_t length, int node)
 	(void)mbind(base, length, MPOL_PREFERRED, mask, 4 * bits, 0);
 }
 
-/* Brings all pages in now. Kernels before 5.14 know only the way without a result. */
-static int populate(void *base, size_t length, int fd)
+/*
+ * Gigabytes take the kernel seconds, to bring pages in as to give them back; this much takes it a
+ * few milliseconds. A multiple of every page size below a gigabyte.
+ */
+#define PIECE (4u << 20)
+/* From this many bytes on what is let go is given back by a thread of its own. */
+#define ASIDE (64u << 20)
+
+static size_t next_piece(size_t length, size_t done, size_t page_size)
+{
+	const size_t piece = page_size > PIECE ? page_size : PIECE;
+
+	return length - done < piece ? length - done : piece;
+}
+
+/* Brings pages in now. Kernels before 5.14 know only the way without a result. */
+static int populate(const struct mapping *mapping, size_t offset, size_t length)
 {
 	const int flags = MAP_SHARED | MAP_FIXED | MAP_POPULATE;
+	void *base = mapping->base + offset;
 
 	if (madvise(base, length, MADV_POPULATE_WRITE) == 0)
 		return 0;
 	if (errno != EINVAL)
 		return errno == EFAULT ? -ENOMEM : -errno;
-	if (mmap(base, length, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
+	if (mmap(base, length, PROT_READ | PROT_WRITE, flags, mapping->fd, (off_t)offset) ==
+	    MAP_FAILED)
 		return -errno;
 	return 0;
 }
 
-/* Maps a checked memfd as segment `segment`; its record's poison word must be set up. */
-static int map_segment(struct memory *memory, uint32_t segment, int fd, uint64_t size,
-		       size_t page_size, int numa_node)
+/* Maps a checked memfd; nothing of it is there yet. */
+static int mapping_begin(struct memory *memory, uint32_t segment, int fd, size_t page_size,
+			 int numa_node)
 {
-	struct mapping *mapping = &memory->mappings[segment];
-	uint32_t *poisoned = &memory->segments[segment].poisoned;
-	void *base;
-	int rc;
+	const size_t size = memory->segments[segment].size;
+	void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-	base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (base == MAP_FAILED)
 		return -errno;
 	prefer_node(base, size, numa_node);
-	rc = populate(base, size, fd);
-	if (rc)
-		goto unmap;
-	rc = fault_range_add(base, size, page_size, poisoned);
-	if (rc < 0)
-		goto unmap;
-	*mapping = (struct mapping){
+	memory->mappings[segment] = (struct mapping){
 		.base = base,
-		.poisoned = poisoned,
+		.poisoned = &memory->segments[segment].poisoned,
 		.length = size,
+		.page_size = page_size,
 		.fd = fd,
-		.fault_range = rc,
+		.fault_range = -1,
 	};
 	return 0;
-unmap:
-	munmap(base, size);
+}
+
+/* The next piece of it; with the last its faults can be mended. -EAGAIN: there is more. */
+static int mapping_populate(struct mapping *mapping)
+{
+	const size_t piece = next_piece(mapping->length, mapping->populated, mapping->page_size);
+	int rc = populate(mapping, mapping->populated, piece);
+
+	if (rc)
+		return rc;
+	mapping->populated += piece;
+	if (mapping->populated < mapping->length)
+		return -EAGAIN;
+	rc = fault_range_add(mapping->base, mapping->length, mapping->page_size, mapping->poisoned);
+	if (rc < 0)
+		return rc;
+	mapping->fault_range = rc;
+	return 0;
+}
+
+static int mapping_populate_all(struct mapping *mapping)
+{
+	int rc;
+
+	do
+		rc = mapping_populate(mapping);
+	while (rc == -EAGAIN);
 	return rc;
+}
+
+/* Piece by piece, since others who map something wait for each. */
+static void give_back(const struct mapping *mapping, bool close_file)
+{
+	size_t piece;
+
+	for (size_t done = 0; done < mapping->length; done += piece) {
+		piece = next_piece(mapping->length, done, mapping->page_size);
+		munmap(mapping->base + done, piece);
+	}
+	/* The last descriptor of a client that is gone: here the kernel frees its memory. */
+	if (close_file)
+		close(mapping->fd);
+}
+
+static void *give_back_aside(void *argument)
+{
+	give_back(argument, true);
+	free(argument);
+	return NULL;
+}
+
+/* A thread of its own for what takes long; nobody waits for it. False: there is none. */
+static bool start_aside(const struct mapping *mapping)
+{
+	struct mapping *copy = malloc(sizeof(*copy));
+	sigset_t all, before;
+	pthread_t thread;
+	int error;
+
+	if (!copy)
+		return false;
+	*copy = *mapping;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&thread, NULL, give_back_aside, copy);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error) {
+		free(copy);
+		return false;
+	}
+	pthread_detach(thread);
+	return true;
+}
+
+/* Takes the mapping away, and leaves the descriptor where it was not taken over yet. */
+static void mapping_end(struct mapping *mapping, bool close_file)
+{
+	if (mapping->fault_range >= 0)
+		fault_range_remove(mapping->fault_range);
+	if (!close_file || mapping->length < ASIDE || !start_aside(mapping))
+		give_back(mapping, close_file);
+	*mapping = (struct mapping){ .fd = -1 };
 }
 
 void segment_unmap(struct memory *memory, uint32_t segment)
@@ -100,16 +202,33 @@ void segment_unmap(struct memory *memory, uint32_t segment)
 	struct mapping *mapping = &memory->mappings[segment];
 
 	mapping->grace = 0;
-	if (mapping->base == NULL)
-		return;
-	fault_range_remove(mapping->fault_range);
-	munmap(mapping->base, mapping->length);
-	close(mapping->fd);
-	*mapping = (struct mapping){ .fd = -1 };
+	if (mapping->base)
+		mapping_end(mapping, true);
 }
 
-int segment_attach(struct memory *memory, uint32_t session, uint64_t cookie, int fd, int numa_node,
-		   uint32_t *segment)
+/* --- attaching ---------------------------------------------------------------------------- */
+
+static uint32_t find_segment(const struct memory *memory, uint32_t session, uint64_t cookie,
+			     bool opening)
+{
+	for (uint32_t i = 1; i < table_used(memory, ARENA_SEGMENTS); i++) {
+		const struct segment *record = &memory->segments[i];
+
+		if ((record->state == OBJECT_CREATED ||
+		     (opening && record->state == OBJECT_OPENING)) &&
+		    record->session == session && record->cookie == cookie)
+			return i;
+	}
+	return 0;
+}
+
+uint32_t segment_find(const struct memory *memory, uint32_t session, uint64_t cookie)
+{
+	return find_segment(memory, session, cookie, false);
+}
+
+int segment_begin(struct memory *memory, uint32_t session, uint64_t cookie, int fd, int numa_node,
+		  uint32_t *segment)
 {
 	struct segment *record;
 	size_t page_size = 0;
@@ -117,7 +236,7 @@ int segment_attach(struct memory *memory, uint32_t session, uint64_t cookie, int
 	uint32_t index;
 	int rc;
 
-	if (segment_find(memory, session, cookie))
+	if (find_segment(memory, session, cookie, true))
 		return -EEXIST;
 	rc = check_file(fd, &size, &page_size);
 	if (rc)
@@ -131,12 +250,45 @@ int segment_attach(struct memory *memory, uint32_t session, uint64_t cookie, int
 	record->cookie = cookie;
 	record->session = session;
 	record->poisoned = 0;
-	rc = map_segment(memory, index, fd, size, page_size, numa_node);
+	rc = mapping_begin(memory, index, fd, page_size, numa_node);
 	if (rc)
 		return rc;
-	__atomic_store_n(&record->state, OBJECT_CREATED, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&record->state, OBJECT_OPENING, __ATOMIC_SEQ_CST);
 	*segment = index;
 	return 0;
+}
+
+int segment_populate(struct memory *memory, uint32_t segment)
+{
+	struct segment *record = &memory->segments[segment];
+	int rc;
+
+	if (record->state != OBJECT_OPENING)
+		return -ECANCELED;
+	rc = mapping_populate(&memory->mappings[segment]);
+	if (rc == -EAGAIN)
+		return rc;
+	if (rc)
+		segment_unmap(memory, segment);
+	__atomic_store_n(&record->state, rc ? OBJECT_FREE : OBJECT_CREATED, __ATOMIC_SEQ_CST);
+	return rc;
+}
+
+int segment_attach(struct memory *memory, uint32_t session, uint64_t cookie, int fd, int numa_node,
+		   uint32_t *segment)
+{
+	struct mapping *mapping;
+	int rc = segment_begin(memory, session, cookie, fd, numa_node, segment);
+
+	if (rc)
+		return rc;
+	mapping = &memory->mappings[*segment];
+	rc = mapping_populate_all(mapping);
+	if (rc)
+		mapping_end(mapping, false);
+	__atomic_store_n(&memory->segments[*segment].state, rc ? OBJECT_FREE : OBJECT_CREATED,
+			 __ATOMIC_SEQ_CST);
+	return rc;
 }
 
 int segment_adopt(struct memory *memory, uint32_t segment, int fd)
@@ -156,8 +308,16 @@ int segment_adopt(struct memory *memory, uint32_t segment, int fd)
 	/* It may have grown; registrations go by the size at first sight. */
 	if (size < record->size)
 		return -ESTALE;
-	return map_segment(memory, segment, fd, record->size, page_size, -1);
+	rc = mapping_begin(memory, segment, fd, page_size, -1);
+	if (rc)
+		return rc;
+	rc = mapping_populate_all(&memory->mappings[segment]);
+	if (rc)
+		mapping_end(&memory->mappings[segment], false);
+	return rc;
 }
+
+/* --- letting go --------------------------------------------------------------------------- */
 
 /* Closing first and counting then: see region_fast_register(), which does the reverse. */
 int segment_detach(struct memory *memory, uint32_t segment)
@@ -196,16 +356,4 @@ bool segment_collect(struct memory *memory)
 	}
 	memory->detaching = detaching;
 	return detaching;
-}
-
-uint32_t segment_find(const struct memory *memory, uint32_t session, uint64_t cookie)
-{
-	for (uint32_t i = 1; i < table_used(memory, ARENA_SEGMENTS); i++) {
-		const struct segment *record = &memory->segments[i];
-
-		if (record->state == OBJECT_CREATED && record->session == session &&
-		    record->cookie == cookie)
-			return i;
-	}
-	return 0;
 }

@@ -108,6 +108,20 @@ Test(adopt, segment_not_back_yet_is_no_crash)
 	end(&next);
 }
 
+Test(adopt, segment_that_was_on_its_way_is_forgotten)
+{
+	uint32_t segment;
+	struct rig next;
+
+	cr_assert_eq(segment_begin(rig.memory, RIG_SESSION, 2,
+				   rig_memfd(9u << 20, F_SEAL_SHRINK | F_SEAL_SEAL), -1, &segment),
+		     0);
+	next = adopt();
+	cr_expect_eq(next.memory->segments[segment].state, OBJECT_FREE);
+	cr_expect_eq(segment_find(next.memory, RIG_SESSION, 1), rig.segment);
+	end(&next);
+}
+
 /* Kills the first life in the middle of a bind, at every point that leaves a trace. */
 Test(adopt, half_done_bind_is_undone)
 {

@@ -83,6 +83,77 @@ Test(segment, busy_while_regions_are_registered)
 	cr_expect_eq(usage.bytes, 0);
 }
 
+/* --- in pieces ------------------------------------------------------------------------------ */
+
+Test(segment, comes_piece_by_piece_and_is_nobodys_before_the_last)
+{
+	const uint64_t size = 9u << 20;
+	uint32_t segment, other, region, local, remote;
+	int fd = rig_memfd(size, F_SEAL_SHRINK | F_SEAL_SEAL);
+
+	cr_assert_eq(segment_begin(rig.memory, RIG_SESSION, 2, fd, -1, &segment), 0);
+	cr_expect_eq(segment_begin(rig.memory, RIG_SESSION, 2, fd, -1, &other), -EEXIST);
+	cr_expect_eq(segment_detach(rig.memory, segment), -EINVAL);
+	cr_assert_eq(region_create(rig.memory, RIG_SESSION, rig.who.pd, false, &region), 0);
+	for (int piece = 0; piece < 2; piece++) {
+		cr_assert_eq(segment_populate(rig.memory, segment), -EAGAIN);
+		cr_expect_eq(segment_find(rig.memory, RIG_SESSION, 2), 0);
+		cr_expect_eq(region_register(rig.memory, region, segment, 0, 8, RIG_BASE, RIG_ALL,
+					     &local, &remote),
+			     -EINVAL);
+	}
+	cr_assert_eq(segment_populate(rig.memory, segment), 0);
+	cr_expect_eq(segment_find(rig.memory, RIG_SESSION, 2), segment);
+	cr_expect_eq(region_register(rig.memory, region, segment, 0, size, RIG_BASE, RIG_ALL,
+				     &local, &remote),
+		     0);
+	expect_reason(rig_access(&rig, remote, RIG_BASE + size - 8, 8, RIGHT_REMOTE_WRITE),
+		      ACCESS_OK);
+}
+
+Test(segment, session_that_ends_ends_what_is_on_its_way)
+{
+	struct memory_usage usage;
+	uint32_t segment;
+	uint64_t grace;
+
+	cr_assert_eq(segment_begin(rig.memory, RIG_SESSION + 1, 2,
+				   rig_memfd(9u << 20, F_SEAL_SHRINK | F_SEAL_SEAL), -1, &segment),
+		     0);
+	session_release(rig.memory, RIG_SESSION + 1, &grace);
+	cr_expect_eq(segment_populate(rig.memory, segment), -ECANCELED);
+	session_release_finish(rig.memory, RIG_SESSION + 1);
+	memory_usage(rig.memory, &usage);
+	cr_expect_eq(usage.segments, 1);
+	cr_expect_eq(usage.bytes, RIG_SIZE);
+}
+
+/* More than the machine can have is refused before the machine looks for it. */
+Test(segment, more_than_there_is_is_refused)
+{
+	uint32_t segment;
+	int fd = rig_memfd(1ull << 60, F_SEAL_SHRINK | F_SEAL_SEAL);
+
+	cr_expect_eq(segment_begin(rig.memory, RIG_SESSION, 2, fd, -1, &segment), -ENOMEM);
+	close(fd);
+}
+
+Test(segment, much_is_given_back_aside)
+{
+	int fd = rig_memfd(64u << 20, F_SEAL_SHRINK | F_SEAL_SEAL);
+	struct memory_usage usage;
+	uint32_t segment;
+
+	cr_assert_eq(segment_attach(rig.memory, RIG_SESSION, 2, fd, -1, &segment), 0);
+	cr_assert_eq(segment_detach(rig.memory, segment), 0);
+	memory_usage(rig.memory, &usage);
+	cr_expect_eq(usage.bytes, RIG_SIZE);
+	for (int tries = 0; fcntl(fd, F_GETFD) >= 0; tries++) {
+		cr_assert_lt(tries, 60000, "the descriptor is still open");
+		usleep(1000);
+	}
+}
+
 /* --- registration ------------------------------------------------------------------ */
 
 struct registration {

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory of clients that is on its way in. Bringing in gigabytes takes seconds, so it is done
+ * piece by piece, one in each turn: only requests of the same client that name memory wait for it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "control/control_private.h"
+
+struct incoming {
+	struct incoming *next;
+	uint32_t session;
+	uint32_t segment;
+};
+
+static void say_refused(struct control *control, uint32_t session, int error)
+{
+	/* The registration that names the cookie will fail; here is why. */
+	control_say(control, "session %u: memory segment refused: %s", session,
+		    error == -EPERM ? "memfd is not sealed against shrinking and further sealing"
+				    : strerror(-error));
+}
+
+static void append(struct control *control, struct incoming *incoming)
+{
+	struct incoming **link = &control->first_incoming;
+
+	while (*link)
+		link = &(*link)->next;
+	incoming->next = NULL;
+	*link = incoming;
+}
+
+void incoming_add(struct control *control, uint32_t session, uint64_t cookie, int fd)
+{
+	struct incoming *incoming = malloc(sizeof(*incoming));
+	int error = -ENOMEM;
+
+	if (incoming)
+		error = segment_begin(control->memory, session, cookie, fd,
+				      net_numa_node(control->net), &incoming->segment);
+	if (error) {
+		say_refused(control, session, error);
+		free(incoming);
+		close(fd);
+		return;
+	}
+	incoming->session = session;
+	append(control, incoming);
+}
+
+bool incoming_poll(struct control *control)
+{
+	struct incoming *incoming = control->first_incoming;
+	int error;
+
+	if (!incoming)
+		return false;
+	control->first_incoming = incoming->next;
+	error = segment_populate(control->memory, incoming->segment);
+	if (error == -EAGAIN) {
+		append(control, incoming); /* others have their turns */
+		return true;
+	}
+	if (error)
+		say_refused(control, incoming->session, error);
+	free(incoming);
+	return true;
+}
+
+bool incoming_of(const struct control *control, uint32_t session)
+{
+	const struct incoming *incoming = control->first_incoming;
+
+	while (incoming && incoming->session != session)
+		incoming = incoming->next;
+	return incoming != NULL;
+}
+
+/* What is there of it goes with the session. */
+void incoming_forget(struct control *control, uint32_t session)
+{
+	struct incoming **link = &control->first_incoming;
+	struct incoming *incoming;
+
+	while ((incoming = *link) != NULL) {
+		if (session && incoming->session != session) {
+			link = &incoming->next;
+			continue;
+		}
+		*link = incoming->next;
+		free(incoming);
+	}
+}
