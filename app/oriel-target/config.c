@@ -16,7 +16,7 @@ struct parse {
 	struct ini_reader reader;
 	struct target_export *export;
 	uint32_t seen[TARGET_MAX_EXPORTS];
-	bool seen_socket;
+	uint32_t seen_target;
 };
 
 struct key {
@@ -208,35 +208,58 @@ static struct target_export *find_export(struct parse *parse, const struct ini_e
 	return export;
 }
 
-static void export_entry(struct parse *parse, const struct ini_entry *entry)
+/* False: no such key. */
+static bool section_entry(struct parse *parse, const struct key *keys, uint32_t *seen,
+			  const struct ini_entry *entry)
 {
-	uint32_t *seen = &parse->seen[parse->export - parse->config->exports];
-
-	for (unsigned int i = 0; export_keys[i].name; i++) {
-		if (strcmp(entry->key, export_keys[i].name) != 0)
+	for (unsigned int i = 0; keys[i].name; i++) {
+		if (strcmp(entry->key, keys[i].name) != 0)
 			continue;
 		if (*seen & 1u << i)
 			ini_refuse(entry, "each key once in a section");
 		else
-			export_keys[i].set(parse, entry);
+			keys[i].set(parse, entry);
 		*seen |= 1u << i;
-		return;
+		return true;
 	}
-	ini_refuse(entry, "one of the keys listen, size, backing, access, window, allow");
+	return false;
 }
 
-static void target_entry(struct parse *parse, const struct ini_entry *entry)
+static void export_entry(struct parse *parse, const struct ini_entry *entry)
 {
-	if (strcmp(entry->key, "socket") != 0)
-		ini_refuse(entry, "the key socket");
-	else if (parse->seen_socket)
-		ini_refuse(entry, "each key once in a section");
-	else if (entry->value[0] != '/' &&
-		 strncmp(entry->value, ORIEL_IN_PROCESS, strlen(ORIEL_IN_PROCESS)) != 0)
+	uint32_t *seen = &parse->seen[parse->export - parse->config->exports];
+
+	if (!section_entry(parse, export_keys, seen, entry))
+		ini_refuse(entry, "one of the keys listen, size, backing, access, window, allow");
+}
+
+static void set_socket(struct parse *parse, const struct ini_entry *entry)
+{
+	if (entry->value[0] != '/' &&
+	    strncmp(entry->value, ORIEL_IN_PROCESS, strlen(ORIEL_IN_PROCESS)) != 0)
 		ini_refuse(entry, "an absolute path, or in-process:FILE");
 	else
 		ini_get_string(entry, parse->config->socket, sizeof(parse->config->socket));
-	parse->seen_socket = true;
+}
+
+static void set_probe(struct parse *parse, const struct ini_entry *entry)
+{
+	uint64_t seconds;
+
+	if (ini_get_number(entry, 0, 86400, &seconds))
+		parse->config->probe = (uint32_t)seconds;
+}
+
+static const struct key target_keys[] = {
+	{ "socket", set_socket },
+	{ "probe", set_probe },
+	{ NULL, NULL },
+};
+
+static void target_entry(struct parse *parse, const struct ini_entry *entry)
+{
+	if (!section_entry(parse, target_keys, &parse->seen_target, entry))
+		ini_refuse(entry, "one of the keys socket, probe");
 }
 
 static void on_entry(void *context, const struct ini_entry *entry)
@@ -271,6 +294,7 @@ int target_config_read(struct target_config *config, const char *path)
 
 	memset(config, 0, sizeof(*config));
 	config->path = path;
+	config->probe = 10;
 	error = ini_read(&parse.reader, path, on_entry, &parse);
 	if (error)
 		return error; /* what was refused would only be said to be missing as well */

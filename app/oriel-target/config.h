@@ -42,6 +42,7 @@ struct target_export {
 struct target_config {
 	const char *path;
 	char socket[108]; /* empty: libndk's default */
+	uint32_t probe;   /* seconds from one probe of a connection to the next; 0: none */
 	struct target_export exports[TARGET_MAX_EXPORTS];
 	uint32_t count;
 };

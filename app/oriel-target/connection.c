@@ -167,10 +167,17 @@ static void completion(struct target *target, const NDK_RESULT_EX *result)
 {
 	struct connection *connection = connection_find(target, result->QPContext);
 
-	if (!connection || connection->state == CONNECTION_CLOSING)
+	if (!connection)
+		return;
+	/* Also of one that closes already: its end is told before the results are taken. */
+	if ((uintptr_t)result->RequestContext == PROBE_TAG)
+		probe_done(connection, result->Status);
+	if (connection->state == CONNECTION_CLOSING)
 		return;
 	if (!NT_SUCCESS(result->Status)) {
 		connection_close(connection);
+	} else if ((uintptr_t)result->RequestContext == PROBE_TAG) {
+		return;
 	} else if ((uintptr_t)result->RequestContext == SEND_TAG) {
 		connection->sends--;
 		serve_held(connection);

@@ -122,6 +122,7 @@ static void run(struct target *target)
 				target->config.count == 1 ? "" : "s");
 			target->last_failure = STATUS_SUCCESS;
 			target_serve(target, &stop, &flush);
+			probe_tell(target);
 			if (!stop)
 				fprintf(stderr, "oriel-target: the daemon is gone, waiting for its "
 						"return\n");

@@ -9,7 +9,8 @@
 
 #include "common/sync.h"
 
-#define CQ_DEPTH 131072u
+#define CQ_DEPTH      131072u
+#define LONGEST_PAUSE 500 /* ms, until a signal is seen at the latest */
 
 static NTSTATUS register_memory(struct target *target, MDL *mdl, SIZE_T length, NDK_MR **mr)
 {
@@ -183,6 +184,10 @@ void target_serve(struct target *target, const volatile sig_atomic_t *stop,
 		  volatile sig_atomic_t *flush)
 {
 	while (!*stop && !target->removed) {
+		int pause = probe_turn(target);
+
+		if (pause < 0 || pause > LONGEST_PAUSE)
+			pause = LONGEST_PAUSE;
 		if (*flush) {
 			*flush = 0;
 			for (uint32_t e = 0; e < target->config.count; e++)
@@ -191,7 +196,7 @@ void target_serve(struct target *target, const volatile sig_atomic_t *stop,
 		if (target->starved)
 			connection_retry(target);
 		if (OrielProgress(target->adapter) == 0 &&
-		    !NT_SUCCESS(OrielWait(target->adapter, target->starved ? 1 : 500)))
+		    !NT_SUCCESS(OrielWait(target->adapter, target->starved ? 1 : pause)))
 			return;
 	}
 }

@@ -11,6 +11,7 @@
 #define RECEIVE_SIZE    64u
 #define SENDS           32u /* answers under way at once; more requests wait */
 #define MAX_CONNECTIONS 8192u
+#define PROBE_TAG       0x20000u /* RequestContext of a probe */
 
 struct target;
 
@@ -37,6 +38,7 @@ struct connection {
 	struct target_export *export;
 	uint8_t granted;
 	bool bound;
+	bool probing; /* a probe is under way */
 	unsigned int sends;
 	uint16_t held[RECEIVES]; /* requests that wait for room, oldest first */
 	unsigned int held_count;
@@ -69,6 +71,9 @@ struct target {
 	unsigned int starved;           /* connections that wait for a token, at least */
 	bool removed;                   /* the daemon is gone */
 	uint64_t served;
+	uint64_t probes, probes_answered, probes_lost;
+	unsigned int probe_step;
+	uint64_t probe_due; /* ms */
 };
 
 /* Opens the adapter and starts to listen. A status below 0 means: try again later. */
@@ -83,6 +88,12 @@ void connection_incoming(PVOID context, NDK_CONNECTOR *connector);
 void connection_completion(PVOID context, NTSTATUS status); /* CQ notification */
 /* Those that waited for a token try again. */
 void connection_retry(struct target *target);
+
+/* --- probe.c --- */
+/* Asks those whose turn it is. Milliseconds until the next turn; -1: there is none to come. */
+int probe_turn(struct target *target);
+void probe_done(struct connection *connection, NTSTATUS status);
+void probe_tell(const struct target *target); /* what came of them, if there were any */
 
 /* --- window.c --- */
 /* Decides a request at this address: EXPORT_GRANTED and what is granted, or the refusal. */

@@ -395,10 +395,12 @@ def refusals(verdicts):
 
 
 class Target(Process):
-    """oriel-target with exports given as the text of their sections."""
+    """oriel-target with exports given as the text of their sections. It asks nobody whether he is
+    still there, since the ends of some tests do not answer."""
 
-    def __init__(self, name, daemon, exports, *, wait=True):
-        self.config = write_file(f"{name}.conf", f"[target]\nsocket = {daemon.socket}\n{exports}")
+    def __init__(self, name, daemon, exports, *, probe=0, wait=True):
+        self.config = write_file(f"{name}.conf", f"[target]\nsocket = {daemon.socket}\n"
+                                 f"probe = {probe}\n{exports}")
         super().__init__(name, [program("oriel-target"), "--config", self.config])
         if wait:
             self.wait_log("oriel-target: serving")

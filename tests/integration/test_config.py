@@ -42,6 +42,7 @@ dscp = peer
 
 TARGET = """[target]
 socket = /run/it/a.sock
+probe = 10
 [export scratch]
 listen = 10.0.0.1:7471
 size = 64K
@@ -259,6 +260,14 @@ def target_sizes():
         refuse_value("oriel-target", TARGET, "size", value)
     for value in ("1", "4096", "64K", "64k", "1M", "2g"):
         must_pass("oriel-target", changed(TARGET, "size", value)[0], f"size = {value}")
+
+
+@test("B116: the pause between two probes of a connection is a plain number in range")
+def target_numbers():
+    for value in NUMBERS + ["86401"]:
+        refuse_value("oriel-target", TARGET, "probe", value)
+    for value in (0, 1, 86400):
+        must_pass("oriel-target", changed(TARGET, "probe", value)[0], f"probe = {value}")
 
 
 @test("B78, B116: other keys of an export refuse what they do not know, by line")

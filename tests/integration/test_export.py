@@ -126,6 +126,25 @@ def killed_targets():
     stop(a)
 
 
+@test("a living peer of which nobody wants anything is asked whether it is there, and hears nothing")
+def probes():
+    a, b = server(), client()
+    target = Target("target", a, EXPORT, probe=1)
+    peer = steady(b, "watch")
+    peer.wait_log("connected")
+
+    def asked():
+        """Messages to write that have come to the peer, and their bytes."""
+        counted = b.ask("stats")["workers"]["0"]
+        return counted["rx_write"], counted["rx_write_bytes"]
+    until(lambda: asked()[0] >= 2, "a living peer is asked again and again")
+    expect_equal(asked()[1], 0, "bytes that a probe writes")
+    expect(peer.alive() and "disconnected" not in peer.log(), "the peer hears nothing of it")
+    expect_equal(dict(b.verdicts()), {}, "refusals of probes")
+    peer.kill()
+    stop(target, b, a)
+
+
 @test("a target that ends tells its clients; the next one serves at the same port at once")
 def target_restart():
     a, b = server(), client()

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What a REQ says about the connection, by hand-made datagrams: numbers, paths, tries."""
+import re
 import struct
 
 import rig
 import roce
 import stage
-from rig import expect_equal, until
+from rig import expect, expect_equal, until
 from roce import RTU, orq1
 from stage import SCRATCH, Stage, case, connect, expect_alive
 
@@ -102,6 +103,40 @@ def no_timer(memory):
         expect_equal(len(sent), 1, f"SENDs with timeout code {code}")
         c.acknowledge(sent[0].psn)
         expect_equal(c.ask(length=8).length, 8, "a good request behind it")
+
+
+PROBED = """[export probed]
+listen = 10.66.0.1:7480
+size = 4K
+"""
+
+
+@case("an idle peer is asked by a WRITE of no bytes; who answers stays, who does not is given up")
+def probes(memory):
+    target = rig.Target("probing", Stage.daemon, PROBED, probe=1)
+    alive = connect(7480, timeout=19)
+    psns = set()
+    while len(psns) < 3:
+        got = alive.reply()
+        expect_equal((got.opcode, got.ack_request, got.payload), (roce.WRITE_ONLY, True, bytes(16)),
+                     "a probe: no address, no token, no length")
+        psns.add(got.psn)
+        alive.acknowledge(got.psn)
+    dead = connect(7480, timeout=8, retry=1)
+    Stage.wire.wait(lambda: dead.dreqs, "the DREQ to who does not answer")
+    dead.open = False
+    sent = list(Stage.wire.inbox[dead.qpn])
+    expect_equal([(p.opcode, p.payload) for p in sent], [(roce.WRITE_ONLY, bytes(16))] * 2,
+                 "tries of one probe")
+    expect_equal(len({p.psn for p in sent}), 1, "its PSN")
+    target.wait_log("does not answer any more")
+    alive.disconnect()
+    expect_equal(target.stop(), 0, target.log())
+    told = re.search(r"(\d+) probes.*, (\d+) answered, (\d+) connections ended", target.log())
+    expect(told and int(told[1]) > int(told[2]) >= 2 and told[3] == "1",
+           f"the target tells what came of its probes; it said:\n{target.log()}")
+    Stage.wire.inbox[alive.qpn].clear()
+    Stage.wire.inbox[dead.qpn].clear()
 
 
 @case("B26, B27: RNR retries of the REQ: as many as it says, then the daemon gives up")

@@ -29,6 +29,7 @@ Test(target_config, a_file_becomes_exports)
 				 "[export c]\nlisten = [::]:65535\nbacking = file:/var/x\n"),
 		     0);
 	cr_assert_str_eq(config.socket, "/run/x.sock");
+	cr_assert_eq(config.probe, 10, "seconds, without the key");
 	cr_assert_eq(config.count, 3);
 	export = &config.exports[0];
 	cr_assert_str_eq(export->name, "a");
