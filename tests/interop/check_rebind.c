@@ -178,8 +178,8 @@ void check_sendinv(const char *argument)
 		    !must_grant(&peer, name, &ASK(.length = 8192), &window))
 			goto close;
 	}
-	if (must_complete(&peer, name, "WRITE with the first token", IBV_WC_REM_ACCESS_ERR,
-			  peer_write(&peer, window.addr, first, 0, 64)))
+	if (must_be_refused(&peer, name, "WRITE with the first token",
+			    peer_write(&peer, window.addr, first, 0, 64)))
 		report_ok("%s", name);
 close:
 	must_close(&peer, name);

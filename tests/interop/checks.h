@@ -16,6 +16,7 @@ struct options {
 	const char *export;
 	uint8_t access;
 	uint8_t timeout; /* code of the ACK timeout; 0: rdma_cm's own */
+	bool lossy;	 /* frames may get lost, the last word of a dying queue pair too */
 	bool verbose;
 };
 
@@ -29,6 +30,8 @@ bool must_connect(struct peer *peer, const char *name, const struct ask *ask);
 bool must_close(struct peer *peer, const char *name);
 bool must_complete(const struct peer *peer, const char *name, const char *what,
 		   enum ibv_wc_status expected, int got);
+/* A remote access error; over a lossy link an answer that never comes is one as well. */
+bool must_be_refused(const struct peer *peer, const char *name, const char *what, int got);
 /* One WRITE and one READ of it through the peer's window. */
 bool must_write_and_read(struct peer *peer, const char *name, const struct window *window);
 

@@ -7,10 +7,11 @@
 #include "out.h"
 
 static const char usage[] =
-	"usage: connect-out -a ADDRESS [-p PORT] [-m MTU] [-v] COMMAND [ARGUMENT]\n"
+	"usage: connect-out -a ADDRESS [-p PORT] [-m MTU] [-l] [-v] COMMAND [ARGUMENT]\n"
 	"  -a  the server's IPv4 or IPv6 address\n"
 	"  -p  its port, 7480 when not given\n"
 	"  -m  the path MTU: where the corners are, 1024 when not given\n"
+	"  -l  the link loses frames: a refusal may be one of them\n"
 	"  -v  say more\n"
 	"commands, with stock-server:\n"
 	"  send, write, read   at many sizes, alignments and in several pieces\n"
@@ -57,11 +58,12 @@ static void parse_options(int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "a:p:m:v")) != -1) {
+	while ((option = getopt(argc, argv, "a:p:m:lv")) != -1) {
 		switch (option) {
 		case 'a': command_address(optarg, &options.remote, usage); break;
 		case 'p': options.port = (uint16_t)command_number(optarg, 65535, usage); break;
 		case 'm': options.mtu = (uint32_t)command_number(optarg, 4096, usage); break;
+		case 'l': options.lossy = true; break;
 		case 'v': options.verbose = true; break;
 		default: fputs(usage, stderr); exit(2);
 		}

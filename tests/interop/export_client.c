@@ -10,13 +10,14 @@
 
 static const char usage[] =
 	"usage: export-client -a ADDRESS [-p PORT] [-r PORT] [-x EXPORT] [-m ACCESS] [-t CODE]\n"
-	"                     [-v] COMMAND [ARGUMENT]\n"
+	"                     [-l] [-v] COMMAND [ARGUMENT]\n"
 	"  -a  the target's IPv4 or IPv6 address\n"
 	"  -p  port of a read-write export, 7471 when not given\n"
 	"  -r  port of a read-only export; without it the checks that need one are left out\n"
 	"  -x  name of the export, the port's first when not given\n"
 	"  -m  access to ask for: a sum of 1 read, 2 write, 4 atomic; 0, all granted, by default\n"
 	"  -t  code of the ACK timeout, 4.096 us << CODE; rdma_cm's own, seconds, by default\n"
+	"  -l  the link loses frames: a refusal may be one of them\n"
 	"  -v  say more\n"
 	"commands:\n"
 	"  data            WRITE and READ at many sizes and alignments\n"
@@ -57,7 +58,7 @@ static void parse_options(int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "a:p:r:x:m:t:v")) != -1) {
+	while ((option = getopt(argc, argv, "a:p:r:x:m:t:lv")) != -1) {
 		switch (option) {
 		case 'a': command_address(optarg, &options.address, usage); break;
 		case 'p': options.port = command_number(optarg, 65535, usage); break;
@@ -65,6 +66,7 @@ static void parse_options(int argc, char **argv)
 		case 'x': options.export = optarg; break;
 		case 'm': options.access = command_number(optarg, ACCESS_ALL, usage); break;
 		case 't': options.timeout = command_number(optarg, 31, usage); break;
+		case 'l': options.lossy = true; break;
 		case 'v': options.verbose = true; break;
 		default: fputs(usage, stderr); exit(2);
 		}
@@ -142,6 +144,14 @@ bool must_complete(const struct peer *peer, const char *name, const char *what,
 	report_failure("%s: %s: expected %s, got %s", name, what, status_text(peer, expected),
 		       status_text(peer, got));
 	return false;
+}
+
+/* A queue pair that has refused a request is dead and says so only once. */
+bool must_be_refused(const struct peer *peer, const char *name, const char *what, int got)
+{
+	if (options.lossy && got == IBV_WC_RETRY_EXC_ERR)
+		return true;
+	return must_complete(peer, name, what, IBV_WC_REM_ACCESS_ERR, got);
 }
 
 bool must_write_and_read(struct peer *peer, const char *name, const struct window *window)

@@ -11,8 +11,8 @@ FAULTS = {
     "loss": ("lost", ["loss=1%", "seed=1"]),
     "noise": ("duplicated", ["duplicate=1%", "reorder=1%", "corrupt=0.1%", "seed=2"]),
 }
-# A stock client waits seconds for each answer lost, unless told not to: 134 ms.
-CLIENT = "-t 15"
+# A stock client waits seconds for each answer lost, unless told not to: 268 ms.
+CLIENT = "-t 16 -l"
 TARGET = ["data", "atomic", "pipeline", "sendinv", "cycles 5"]
 OUT = ["send", "write", "read", "atomic", "serve", "pipeline", "late", "invalidate", "cycles 5"]
 MEBIBYTES = 8
@@ -22,16 +22,16 @@ def run(rig, report):
     speed = {}
     streams(rig, report, "no fault", speed)
     for name, (counter, words) in FAULTS.items():
-        set_faults(rig, words)
+        rig.last("faults", set_faults, rig, words)
         for version in (4, 6):
             where = f"{rig.link} {name} ipv{version}"
             for words in TARGET:
                 report.test(f"{where} {words}", rig.client, version, f"{CLIENT} {words}")
             for words in OUT:
-                report.test(f"{where} out {words}", rig.connect_out, version, words)
+                report.test(f"{where} out {words}", rig.connect_out, version, f"-l {words}")
         streams(rig, report, name, speed)
         report.test(f"{rig.link} {name} happened", happened, rig, counter)
-        set_faults(rig, ["off"])
+        rig.last("faults", set_faults, rig, ["off"])
     for version in (4, 6):
         report.test(f"{rig.link} silence ipv{version} out silent", silence, rig, version)
     for (who, operation), by_fault in speed.items():

@@ -24,7 +24,7 @@ def run(rig, report):
 
 def mixed(rig, report):
     """The daemon on 1500 bytes, the guest on more."""
-    set_guest_mtu(rig, JUMBO)
+    rig.last("mtu", set_guest_mtu, rig, JUMBO)
     for version in (4, 6):
         where = f"{rig.link} mixed ipv{version}"
         report.test(f"{where} too large an MTU", too_large, rig, version)
@@ -53,6 +53,13 @@ def run_both_ways(rig, report, name, mtu):
             report.test(f"{where} out {words}", rig.connect_out, version, words, mtu=mtu)
 
 
+def add_vlan(rig, mtu, tag):
+    rig.guest(f"{IP} link add link eth0 name eth0.{tag} type vlan id {tag}")
+    rig.guest(f"{IP} addr add {rig.guest_address[4]}/24 dev eth0.{tag}")
+    rig.guest(f"{IP} addr add {rig.guest_address[6]}/64 dev eth0.{tag} nodad")
+    rig.guest(f"{IP} link set eth0.{tag} mtu {mtu - 4} up")
+
+
 def frames(rig, begin, tag):
     """All of it was on the VLAN, or on none, and full frames went both ways."""
     longest = {}
@@ -72,12 +79,9 @@ def change(rig, report, name, mtu, tag):
         rig.end_both()
         rig.configure(mtu, tag)
         rig.start_both()
-        set_guest_mtu(rig, mtu)
+        rig.last("mtu", set_guest_mtu, rig, mtu)
         if tag:
-            rig.guest(f"{IP} link add link eth0 name eth0.{tag} type vlan id {tag}")
-            rig.guest(f"{IP} addr add {rig.guest_address[4]}/24 dev eth0.{tag}")
-            rig.guest(f"{IP} addr add {rig.guest_address[6]}/64 dev eth0.{tag} nodad")
-            rig.guest(f"{IP} link set eth0.{tag} mtu {mtu - 4} up")
+            rig.last("vlan", add_vlan, rig, mtu, tag)
         rig.client(4, "wait 60")
     except Failure as failure:
         report.result(f"{rig.link} {name} set-up", str(failure))

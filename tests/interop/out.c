@@ -365,6 +365,14 @@ bool out_must(const char *name, const char *what, NTSTATUS expected, NTSTATUS go
 			      OrielStatusName(got));
 }
 
+/* A queue pair that has refused a request is dead and says so only once. */
+bool out_must_be_refused(const char *name, const char *what, NTSTATUS got)
+{
+	if (options.lossy && got == STATUS_IO_TIMEOUT)
+		return true;
+	return out_must(name, what, STATUS_ACCESS_VIOLATION, got);
+}
+
 bool out_command_send(struct out *out, const char *name, const struct exchange_command *command)
 {
 	struct exchange_command *wire = (void *)(out->buffer + OUT_COMMAND);

@@ -31,6 +31,7 @@ struct options {
 	struct sockaddr_storage local;  /* the daemon's first of the family */
 	uint16_t port;
 	uint32_t mtu; /* of the path, bytes: where the corners are */
+	bool lossy;   /* frames may get lost, the last word of a dying queue pair too */
 	bool verbose;
 };
 
@@ -128,6 +129,8 @@ NTSTATUS out_receive(struct out *out, struct arrival *arrival);
 
 /* Each returns true, or reports and returns false. */
 bool out_must(const char *name, const char *what, NTSTATUS expected, NTSTATUS got);
+/* An access violation; over a lossy link an answer that never comes is one as well. */
+bool out_must_be_refused(const char *name, const char *what, NTSTATUS got);
 bool out_command(struct out *out, const char *name, const struct exchange_command *command,
 		 struct exchange_answer *answer);
 /* The two halves of it, for commands behind which something else happens first. */

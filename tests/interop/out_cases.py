@@ -11,7 +11,7 @@ COMMANDS = """send write read atomic invalidate fence pipeline late serve reject
 
 
 def run(rig, report):
-    start_servers(rig)
+    rig.last("servers", start_servers, rig)
     for version in (4, 6):
         where = f"{rig.link} ipv{version} out"
         for words in COMMANDS:
@@ -21,7 +21,7 @@ def run(rig, report):
 
 
 def run_few(rig, report):
-    start_servers(rig)
+    rig.last("servers", start_servers, rig)
     for version in (4, 6):
         where = f"{rig.link} ipv{version} out"
         for words in ("send", "write", "read", "serve"):

@@ -52,7 +52,7 @@ static void refuse(const struct refusal *r)
 	    !out_must(name, "post", STATUS_SUCCESS, out_post(&out, &behind, &next)) ||
 	    !out_must(name, "request", STATUS_ACCESS_VIOLATION, out_wait(&out, op)) ||
 	    !out_must(name, "request behind it", STATUS_CANCELLED, out_wait(&out, next)) ||
-	    !out_must_end(&out, name, 20)) {
+	    !out_must_end(&out, name, 60)) {
 		out_close(&out);
 		return;
 	}

@@ -11,7 +11,7 @@
 
 #include "peer.h"
 
-#define RESOLVE_MS    5000
+#define RESOLVE_MS    30000
 #define CONNECT_MS    60000 /* rdma_cm repeats a REQ for longer than this */
 #define DISCONNECT_MS 30000
 #define COMPLETION_MS 60000
