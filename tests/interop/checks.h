@@ -16,7 +16,7 @@ struct options {
 	const char *export;
 	uint8_t access;
 	uint8_t timeout; /* code of the ACK timeout; 0: rdma_cm's own */
-	bool lossy;	 /* frames may get lost, the last word of a dying queue pair too */
+	bool lossy;      /* frames may get lost, the last word of a dying queue pair too */
 	bool verbose;
 };
 
