@@ -167,6 +167,25 @@ static void on_notify(void *context, uint32_t session)
 
 /* --- start and stop --------------------------------------------------------------------------- */
 
+static struct rig_qp *open_sharing(struct end *end)
+{
+	struct qp_config config = {
+		.type = SHM_QP_RC, .send_depth = 64, .send_sge = 4, .srq = wire.srq
+	};
+
+	return end_open_qp_config(end, &config, 256);
+}
+
+static void create_srq(struct end *end)
+{
+	struct srq_config config = { .session = RIG_SESSION, .pd = end->pd, .depth = 64, .sge = 4 };
+
+	config.memory_size = srq_memory_size(config.depth, config.sge);
+	config.memory = wire.srq_memory = calloc(1, config.memory_size);
+	wire.srq = srq_create(end->shared, &config);
+	cr_assert_neq(wire.srq, 0);
+}
+
 static void connect_pairs(unsigned int workers, uint32_t pairs)
 {
 	struct rig rig = { .a = wire.near, .b = wire.far };
@@ -174,7 +193,8 @@ static void connect_pairs(unsigned int workers, uint32_t pairs)
 
 	connection.timeout = 21; /* not while the machine only is slow */
 	for (uint32_t i = 0; i < pairs; i++) {
-		struct rig_qp *a = end_open_qp(&rig.a, i % workers, 64);
+		struct rig_qp *a =
+			wire.shares ? open_sharing(&rig.a) : end_open_qp(&rig.a, i % workers, 64);
 		struct rig_qp *b = end_open_qp(&rig.b, 0, 64);
 
 		rig_join(&rig, a, b, connection, connection);
@@ -233,6 +253,8 @@ void move_rig_start(unsigned int workers, uint32_t pairs, bool migrate)
 		wire.near.worker[w] = wire.net->worker[w].transport;
 		transport_add_session(wire.near.worker[w], RIG_SESSION);
 	}
+	if (wire.shares)
+		create_srq(&wire.near);
 	connect_pairs(workers, pairs);
 	start_threads();
 }
@@ -257,6 +279,9 @@ void move_rig_stop(void)
 	move_rig_halt();
 	for (uint32_t i = 0; i < wire.near.qps; i++)
 		end_close_qp(&wire.near, &wire.near.qp[i], 1ull << 50);
+	if (wire.shares)
+		srq_destroy(wire.near.shared, wire.srq);
+	free(wire.srq_memory);
 	for (unsigned int w = 0; w < wire.near.workers; w++)
 		transport_remove_session(wire.near.worker[w], RIG_SESSION);
 	net_destroy(wire.net);
@@ -272,9 +297,18 @@ static uint32_t landing_of(const uint8_t *frame, uint32_t length)
 	struct wire_view view;
 
 	cr_assert_eq(wire_parse(frame, length, &view), WIRE_OK);
-	for (uint32_t i = 0; i < wire.near.qps; i++)
-		if (wire.near.qp[i].number == view.qpn)
-			return wire.lands_at[i];
+	for (uint32_t i = 0; i < wire.near.qps; i++) {
+		int at = -1;
+
+		if (wire.near.qp[i].number != view.qpn)
+			continue;
+		if (wire.steered)
+			at = wire.steered(i, &view);
+		if (at < 0)
+			at = (int)wire.lands_at[i];
+		wire.elsewhere += (uint32_t)at != qp_home(wire.near.shared, wire.near.qp[i].index);
+		return (uint32_t)at;
+	}
 	cr_assert(false, "a frame to nobody");
 	return 0;
 }

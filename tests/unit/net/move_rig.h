@@ -20,8 +20,14 @@ struct move_rig {
 	pthread_t thread[NET_MAX_WORKERS];
 	bool running;
 	uint32_t lands_at[RIG_QPS]; /* worker, by queue pair of the near end */
-	uint32_t done, moved_on;    /* commands answered, commands sent back */
-	uint32_t flushed;           /* TRANSPORT_QP_FLUSHED events */
+	/* The worker at which a frame lands instead, or -1. NULL: all do as above. */
+	int (*steered)(uint32_t pair, const struct wire_view *view);
+	bool shares; /* the near end's queue pairs have one SRQ, at worker 0 */
+	uint32_t srq;
+	struct shm_srq *srq_memory;
+	uint32_t elsewhere;      /* frames that landed at another worker than their home */
+	uint32_t done, moved_on; /* commands answered, commands sent back */
+	uint32_t flushed;        /* TRANSPORT_QP_FLUSHED events */
 };
 extern struct move_rig wire;
 
