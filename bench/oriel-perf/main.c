@@ -194,19 +194,18 @@ static bool run_summary(struct way *way, struct report *report, const struct per
 	return true;
 }
 
-static bool run_all(struct way *way, const struct perf_options *options)
+static bool run_all(struct way *way, struct report *report, const struct perf_options *options)
 {
-	struct report report;
 	bool good;
 
-	report_begin(&report, options, way);
+	report_begin(report, way);
 	if (options->summary)
-		good = run_summary(way, &report, options);
+		good = run_summary(way, report, options);
 	else if (options->all_sizes && !is_passive(options))
-		good = run_sizes(way, &report, options);
+		good = run_sizes(way, report, options);
 	else
-		good = run_one(way, &report, options);
-	return report_end(&report) && good;
+		good = run_one(way, report, options);
+	return report_end(report) && good;
 }
 
 int main(int argc, char **argv)
@@ -214,6 +213,7 @@ int main(int argc, char **argv)
 	struct perf_options options;
 	int status = options_parse(argc, argv, &options);
 	struct way way = { 0 };
+	struct report report;
 	bool good;
 
 	if (status > 0)
@@ -223,9 +223,12 @@ int main(int argc, char **argv)
 		      stderr);
 		return 2;
 	}
+	if (!report_open(&report, &options))
+		return EXIT_FAILURE;
 	run_catch_interrupt();
 	way.opener = choose_opener(&options);
-	good = way_open(&way, &options) && run_all(&way, &options);
+	good = way_open(&way, &options) && run_all(&way, &report, &options);
 	good = way_close(&way) && good;
+	report_close(&report);
 	return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -87,6 +87,10 @@ static const char *common_contradiction(const struct perf_options *options,
 		return "--iters and --duration: one of them";
 	if (options->depth < options->moderation)
 		return "--cq-mod above --tx-depth: no completion would ever come";
+	if (flags_has(seen, "skew") && options->pattern != PERF_ZIPF)
+		return "--skew is that of zipf: leave --pattern away, or say --pattern zipf";
+	if (options->local.ss_family && options->gid_chosen)
+		return "--local and --gid-index: one of them";
 	return NULL;
 }
 
@@ -122,6 +126,12 @@ static const char *perftest_extras(const struct perf_options *options)
 	return NULL;
 }
 
+/* The two kinds of connection manager know no timer and no class of ours. */
+static bool has_path_flags(const struct flags_seen *seen)
+{
+	return flags_has(seen, "qp-timeout") || flags_has(seen, "tclass");
+}
+
 /* What perftest has no word for. */
 static const char *perftest_contradiction(const struct perf_options *options,
 					  const struct flags_seen *seen)
@@ -142,6 +152,11 @@ static const char *perftest_contradiction(const struct perf_options *options,
 		return "datagrams are sent: use send, or another --connection";
 	if (options->rdma_cm && options->type == OrielQpTypeUc)
 		return "rdma_cm connects no UC: leave -R away";
+	if (options->rdma_cm && has_path_flags(seen))
+		return "rdma_cm chooses the timer and the traffic class: leave -R, or --qp-timeout "
+		       "and --tclass, away";
+	if (flags_has(seen, "name"))
+		return "--name is an export's: --export ADDRESS:PORT is missing";
 	if (problem)
 		return problem;
 	if (options->mode == PERF_LATENCY && options->operation == PERF_WRITE && !options->size &&
@@ -150,6 +165,17 @@ static const char *perftest_contradiction(const struct perf_options *options,
 	if (options->mode == PERF_LATENCY && options->bidirectional)
 		return "latency is measured one way: leave --bidirectional away";
 	return common_contradiction(options, seen, atomic);
+}
+
+/* The summary has its own operations and sizes. */
+static const char *summary_contradiction(const struct perf_options *options,
+					 const struct flags_seen *seen)
+{
+	if (options->operation != PERF_WRITE || options->mode != PERF_BANDWIDTH)
+		return "--summary is of writes and reads: leave the operation and --latency away";
+	if (options->all_sizes || flags_has(seen, "size"))
+		return "--summary has sizes of its own: leave --size and --all away";
+	return NULL;
 }
 
 /* What does not go together, each with what to do instead. */
@@ -170,9 +196,16 @@ static const char *contradiction(const struct perf_options *options, const struc
 		       "oriel-rping and its relatives for sends";
 	if (options->type != OrielQpTypeRc)
 		return "an export is reached by RC only: leave --connection away";
+	if (flags_has(seen, "port"))
+		return "-p is of perftest's server: an export's port stands behind its address";
+	if (has_path_flags(seen))
+		return "an export is reached by the connection manager, which chooses the timer "
+		       "and the traffic class: leave --qp-timeout and --tclass away";
 	if (flags_has(seen, "mtu"))
 		return "the connection manager takes the MTU of the ports: set `mtu` in the "
 		       "configurations of both daemons";
+	if (options->summary && summary_contradiction(options, seen))
+		return summary_contradiction(options, seen);
 	return common_contradiction(options, seen, atomic);
 }
 

@@ -232,14 +232,11 @@ static bool write_json(const struct report *report)
 			  ORIEL_VERSION, "connection", report->way, "queue_pairs",
 			  (json_int_t)options->queue_pairs, "depth", (json_int_t)options->depth,
 			  "inline", (json_int_t)options->inline_size, "results", report->results);
-	FILE *file = options->json_file ? fopen(options->json_file, "w") : stdout;
-	bool good =
-		file && all && json_dumpf(all, file, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0;
+	FILE *file = report->file ? report->file : stdout;
+	bool good = all && json_dumpf(all, file, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0;
 
-	if (file)
-		good = fputc('\n', file) != EOF && good;
-	if (file && file != stdout)
-		good = fclose(file) == 0 && good;
+	good = fputc('\n', file) != EOF && good;
+	good = fflush(file) == 0 && good;
 	if (!good)
 		fprintf(stderr, "oriel-perf: %s: %s\n",
 			options->json_file ? options->json_file : "standard output",
@@ -255,11 +252,23 @@ static bool has_table(const struct perf_options *options)
 	return !options->csv && (!options->json || options->json_file);
 }
 
-void report_begin(struct report *report, const struct perf_options *options, const struct way *way)
+bool report_open(struct report *report, const struct perf_options *options)
 {
+	*report = (struct report){ .options = options };
+	if (!options->json_file)
+		return true;
+	report->file = fopen(options->json_file, "we");
+	if (!report->file)
+		fprintf(stderr, "oriel-perf: %s: %s\n", options->json_file, strerror(errno));
+	return report->file;
+}
+
+void report_begin(struct report *report, const struct way *way)
+{
+	const struct perf_options *options = report->options;
 	const struct session *session = &way->session;
 
-	*report = (struct report){ .options = options, .way = way->opener->name };
+	report->way = way->opener->name;
 	if (options->json)
 		report->results = json_array();
 	if (!has_table(options) || options->summary)
@@ -316,4 +325,11 @@ bool report_end(struct report *report)
 	json_decref(report->results);
 	report->results = NULL;
 	return good;
+}
+
+void report_close(struct report *report)
+{
+	if (report->file)
+		fclose(report->file);
+	report->file = NULL;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A session with the daemon: its objects, and waiting for completions. */
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,16 +29,44 @@ static void on_notify(PVOID context, NTSTATUS status)
 
 /* --- set-up ---------------------------------------------------------------------------- */
 
+static bool same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	if (a->ss_family != b->ss_family)
+		return false;
+	if (a->ss_family == AF_INET6)
+		return IN6_ARE_ADDR_EQUAL(&((const struct sockaddr_in6 *)a)->sin6_addr,
+					  &((const struct sockaddr_in6 *)b)->sin6_addr);
+	return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+	       ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+}
+
+/* Says which address it is that the daemon does not have. */
+static bool complain_of_local(const struct sockaddr_storage *local)
+{
+	char text[NI_MAXHOST] = "?";
+
+	getnameinfo((const struct sockaddr *)local, sizeof(*local), text, sizeof(text), NULL, 0,
+		    NI_NUMERICHOST);
+	fprintf(stderr, "oriel-perf: --local %s: the daemon has no such address\n", text);
+	return false;
+}
+
 static bool choose_local(struct session *session)
 {
 	struct session_options *options = &session->options;
 	struct sockaddr_storage addresses[16];
 	ULONG count = 16;
 
-	if (options->local.ss_family)
-		return true;
 	if (!NT_SUCCESS(OrielQueryAddresses(session->adapter, addresses, &count)))
 		count = 0;
+	if (options->local.ss_family) {
+		if (!count)
+			return true; /* whoever connects will see */
+		for (ULONG i = 0; i < count && i < 16; i++)
+			if (same_address(&addresses[i], &options->local))
+				return true;
+		return complain_of_local(&options->local);
+	}
 	if (options->indexed && options->local_index < count)
 		options->local = addresses[options->local_index];
 	if (options->indexed) {

@@ -236,6 +236,25 @@ class Testpmd:
                 generator.wait()
 
 
+class Absent:
+    """In the place of a server that did not come up: only who uses it fails, with the reason."""
+
+    def __init__(self, reason):
+        self.reason = reason
+
+    def __getattr__(self, name):
+        def fail(*_, **__):
+            raise Failed(self.reason)
+        return fail
+
+
+def testpmd(world, mode, **options):
+    try:
+        return Testpmd(world, mode, **options)
+    except Failed as failed:
+        return Absent(str(failed))
+
+
 def transmitted(log, seconds):
     """From the running counts of a testpmd."""
     def rates():

@@ -70,12 +70,17 @@ def build_image(build, patience):
             shutil.copy(os.path.realpath(library), copy)
             os.chmod(copy, 0o755)
             programs.append(copy)
+        missing = [program for program in programs if not os.path.exists(program)]
+        if missing:
+            return (f"no image for guests: {missing[0]} is missing: it takes "
+                    "`tools/install-packages build test interop`, and then a build with tests")
         words = [word for program in programs for word in ("--add", program)]
         done = subprocess.run(
             [HARNESS, "image", *words], capture_output=True, text=True, check=False, timeout=patience,
             env={**os.environ, "ORIEL_GUEST_DIR": STATE})
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"no image for guests: {error}"
+        return (f"no image for guests: {error}"
+                "; `tools/install-packages interop` brings what they take")
     return f"no image for guests: {done.stderr[-300:]}" if done.returncode else ""
 
 

@@ -2,7 +2,7 @@
 """P1 to P4, P6, P9: one worker behind a memif, beside testpmd behind another."""
 import time
 
-from .link import InProcess, Orield, Testpmd, memory_speeds, rate
+from .link import InProcess, Orield, memory_speeds, rate, testpmd
 from .samples import Measure, Part
 from .world import Failed, awake
 
@@ -31,13 +31,13 @@ class LinkPart(Part):
             self.jumbo = Orield(world, "jumbo", mtu=4300)
             self.jumbo.sink("plain", "-q", "64", "-w", "1", "-s", "65536", "-m", "4096")
             self.jumbo.pause()
-            self.jumbo_rxonly = Testpmd(world, "rxonly", jumbo=True)
+            self.jumbo_rxonly = testpmd(world, "rxonly", jumbo=True)
         if wanted & {"P4", "idle"}:
             self.adaptive = Orield(world, "adaptive", idle="adaptive")
             self.adaptive.sink("plain", "-q", "1", "-w", "1")
             self.adaptive.pause()
         if wanted & {"P1", "P2", "P4", "sizes"}:
-            self.testpmd = {mode: Testpmd(world, mode)
+            self.testpmd = {mode: testpmd(world, mode)
                             for mode in ("rxonly", "macswap", "icmpecho")}
 
     def measures(self):

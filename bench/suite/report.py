@@ -69,8 +69,8 @@ def number(value):
 def markdown(results):
     return "".join([
         f"# Measured {results['when']}, {results['form']} form\n\n", about(results), "\n",
-        table(results), "\n", verdict(results), "\n", beside(results), changes(results), figures(results),
-        charts(results)])
+        table(results), "\n", verdict(results), "\n", beside(results), changes(results),
+        figures(results), charts(results)])
 
 
 def about(results):

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +151,8 @@ class Server:
 
     def __init__(self, name, arguments, core, environment=None):
         Server.started += 1
+        if not shutil.which(arguments[0]):
+            raise Failed(f"{arguments[0]} is not installed (tools/install-packages bench)")
         self.name = name
         self.path = f"{WORK}/{Server.started}.{name}.log"
         command = arguments if core is None else ["taskset", "-c", str(core), *arguments]
@@ -216,12 +219,12 @@ def run(arguments, core=None, timeout=60, environment=None):
     """What a program prints; Failed when it does not succeed."""
     command = arguments if core is None else ["taskset", "-c", str(core), *arguments]
     name = os.path.basename(arguments[0])
+    if not shutil.which(arguments[0]):
+        raise Failed(f"{name} is not installed (tools/install-packages bench)")
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               errors="replace", timeout=timeout, check=False,
                               env={**os.environ, **(environment or {})})
-    except FileNotFoundError as missing:
-        raise Failed(f"{missing.filename} is not installed") from None
     except subprocess.TimeoutExpired:
         raise Failed(f"{name} did not end within {timeout} s") from None
     if done.returncode:

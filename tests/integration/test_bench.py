@@ -19,7 +19,7 @@ BENCH = f"{os.path.dirname(os.path.abspath(__file__))}/../../bench"
 sys.path.insert(0, BENCH)
 from suite import charts, link, report, samples  # noqa: E402
 from suite.ratios import RATIOS  # noqa: E402
-from suite.world import LOCK, Failed, OutOfTime, Server  # noqa: E402
+from suite.world import LOCK, Failed, OutOfTime, Server, run  # noqa: E402
 
 KEYS = [f"P{n}" for n in range(1, 11)]
 MACHINE = {"processor": "A processor", "processors": 2, "virtual": True, "kernel": "6.1", "dpdk":
@@ -92,13 +92,13 @@ def told_to_end():
         raise rig.Skip("it wants two processors")
     for number in (signal.SIGINT, signal.SIGTERM):
         with tempfile.TemporaryDirectory() as folder:
-            run = rig.Process("bench-run", [f"{BENCH}/run", rig.build_root(), "--only", "P1",
-                                            "--results", folder])
-            run.wait_log("link: P1")
+            process = rig.Process("bench-run", [f"{BENCH}/run", rig.build_root(), "--only",
+                                                "P1", "--results", folder])
+            process.wait_log("link: P1")
             rig.until(lambda: children("orield"), "a daemon of the run")
-            run.popen.send_signal(number)
-            expect_equal(run.wait(), 128 + number, "exit status")
-            expect("stopped; no results were written" in run.log(), run.log())
+            process.popen.send_signal(number)
+            expect_equal(process.wait(), 128 + number, "exit status")
+            expect("stopped; no results were written" in process.log(), process.log())
             rig.until(lambda: not children("orield"), "its daemon is gone")
             expect_equal(os.listdir(folder), [], "what it has written")
             with open(LOCK, "a+", encoding="ascii") as lock:
@@ -246,6 +246,23 @@ def instructions():
         done = counted(word)
         expect(done.returncode == 1 and said in done.stderr and "==" not in done.stderr,
                f"{word}: {done}")
+
+
+@test("a program that is not installed costs what it is for, by name, and nothing else")
+def not_installed():
+    for start in (lambda: Server("nothing", ["no-such-program"], 0),
+                  lambda: run(["no-such-program"], core=0)):
+        try:
+            start()
+            expect(False, "it was started")
+        except Failed as failed:
+            expect("no-such-program is not installed" in str(failed), str(failed))
+    taken = samples.Samples()
+    other = link.Absent("dpdk-testpmd is not installed")
+    samples.take_rounds(taken, [samples.Measure("rxonly", {"P1"}, lambda: other.flood("-s", "64")),
+                                samples.Measure("write64", {"P1"}, lambda: 7.0)], 1)
+    expect_equal((taken.why("rxonly"), taken.good("write64")),
+                 ("dpdk-testpmd is not installed", [7.0]), "what is left")
 
 
 @test("a part whose time is over ends there, and keeps what it has; a ratio by zero is none")

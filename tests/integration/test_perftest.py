@@ -225,6 +225,8 @@ def told():
     fails(["write_bw", "-c", "UD", "localhost"], "datagrams")
     fails(["bind", "localhost"], "--export")
     fails(["write_bw", "-c", "UC", "-R", "localhost"], "rdma_cm")
+    fails(["write_bw", "-R", "-u", "14", "localhost"], "rdma_cm chooses")
+    fails(["write_bw", "--name", "scratch", "localhost"], "--export ADDRESS:PORT is missing")
     fails(["write_bw", "-p", "9", "localhost"], "Connection refused")
     fails(["mixed", "localhost"], "written or read, never both")
     fails(["send_bw", "--verify", "localhost"], "does not look at what arrives")
