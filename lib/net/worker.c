@@ -46,8 +46,6 @@ void worker_wake(struct worker *worker)
  * looked at. A burst goes through the stages of a turn together: that costs less for each of its
  * frames.
  */
-#define ALONE 2u
-
 static unsigned int receive_frames(struct worker *worker, uint64_t now)
 {
 	const struct net *net = worker->net;
@@ -56,7 +54,7 @@ static unsigned int receive_frames(struct worker *worker, uint64_t now)
 	for (uint32_t p = 0; p < net->config.ports; p++)
 		if (port_is_there(&net->port[p]))
 			received += classify_port(worker, p, now);
-	if (received == 0 || received > ALONE)
+	if (received == 0 || received > TRANSPORT_FEW)
 		return received;
 	transport_answer(worker->transport, now);
 	transmit_flush(worker, now);

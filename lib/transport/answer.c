@@ -143,16 +143,13 @@ static bool refuse_again(struct transport *t, struct qp *qp, struct responder_re
 			 enum access_reason reason)
 {
 	const struct answer_head head = {
-		.opcode = OP_RC_ACKNOWLEDGE,
 		.psn = resource->next,
 		.syndrome = NAK_REMOTE_ACCESS,
 		.msn = responder_msn(qp->responder),
 	};
-	struct frame frame;
 
-	if (!frame_open_answer(t, qp, &frame, &head, 0))
+	if (!frame_send_ack(t, qp, &head))
 		return false;
-	frame_close(t, &frame);
 	count_verdict(t, VERDICT_ACCESS + reason);
 	COUNT(t, tx_nak, 1);
 	resource->next = resource->end;
@@ -263,16 +260,13 @@ static bool send_answer(struct transport *t, struct qp *qp)
 	const struct answer answer = qp->answer;
 	const bool nak = answer.kind == ANSWER_NAK || answer.kind == ANSWER_FATAL;
 	const struct answer_head head = {
-		.opcode = OP_RC_ACKNOWLEDGE,
 		.psn = nak ? answer.psn : qp->ack_psn,
 		.syndrome = nak ? answer.syndrome : (uint8_t)(AETH_ACK | AETH_UNLIMITED),
 		.msn = responder_msn(qp->responder),
 	};
-	struct frame frame;
 
-	if (!frame_open_answer(t, qp, &frame, &head, 0))
+	if (!frame_send_ack(t, qp, &head))
 		return false;
-	frame_close(t, &frame);
 	count_answer(t, &answer);
 	qp->answer.kind = ANSWER_NONE;
 	if (answer.kind >= ANSWER_FATAL)

@@ -22,11 +22,23 @@ void path_build_template(const struct qp_path *from, uint16_t source_port,
 	frame_template_init(template, &path);
 }
 
+static inline uint64_t answer_first(const struct qp *qp, uint8_t opcode)
+{
+	return (uint64_t)opcode << 56 | (uint64_t)BTH_MIG << 48 | (uint64_t)PKEY_DEFAULT << 32 |
+	       qp->remote_qpn;
+}
+
+static inline uint64_t answer_second(const struct answer_head *head)
+{
+	return (uint64_t)head->psn << 32 | (uint64_t)head->syndrome << 24 | head->msn;
+}
+
 void qp_build_template(const struct qp *qp, struct frame_template *template)
 {
 	path_build_template(&qp->path,
 			    roce_source_port(qp->path.flow_label, qp->number, qp->remote_qpn),
 			    template);
+	frame_prepare_ack(template, answer_first(qp, OP_RC_ACKNOWLEDGE));
 }
 
 static void write_extensions(uint8_t *bth, const struct opcode_info *op,
@@ -102,28 +114,36 @@ bool frame_open_to(struct transport *t, const struct frame_template *template, u
 }
 
 /*
- * ACKs and READ responses are most of what a responder sends: BTH and AETH as two words, nothing
+ * READ responses are most of what a responder sends beside ACKs: BTH and AETH as two words, nothing
  * zeroed first.
  */
 bool frame_open_answer(struct transport *t, struct qp *qp, struct frame *frame,
 		       const struct answer_head *head, uint32_t payload)
 {
 	const struct frame_template *template = &qp_local(t, qp)->frame;
-	const uint64_t first = (uint64_t)head->opcode << 56 | (uint64_t)BTH_MIG << 48 |
-			       (uint64_t)PKEY_DEFAULT << 32 | qp->remote_qpn;
-	const uint64_t second =
-		(uint64_t)head->psn << 32 | (uint64_t)head->syndrome << 24 | head->msn;
 	uint8_t *bth;
 
 	if (!frame_start(t, template, frame, payload))
 		return false;
 	bth = frame->packet->data + template->length;
 	memcpy(frame->packet->data, template->prefix, sizeof(template->prefix));
-	put_be64(bth, first);
-	put_be64(bth + 8, second);
+	put_be64(bth, answer_first(qp, head->opcode));
+	put_be64(bth + 8, answer_second(head));
 	frame->place = bth + opcode_table[head->opcode].length;
-	if (head->opcode != OP_RC_ACKNOWLEDGE)
-		frame_set_ecn(frame->packet->data, template, t->data_ecn);
+	frame_set_ecn(frame->packet->data, template, t->data_ecn);
+	return true;
+}
+
+bool frame_send_ack(struct transport *t, struct qp *qp, const struct answer_head *head)
+{
+	const struct frame_template *template = &qp_local(t, qp)->frame;
+	struct frame frame;
+
+	if (!frame_start(t, template, &frame, 0))
+		return false;
+	frame.packet->length = frame_ack(frame.packet->data, template,
+					 answer_first(qp, OP_RC_ACKNOWLEDGE), answer_second(head));
+	frame_send(t, frame.packet);
 	return true;
 }
 

@@ -98,7 +98,8 @@ bool transport_look_up(struct transport *transport, const struct wire_view view[
 	}
 	if (unknowns)
 		find_unknown(transport, view, qp, unknown, unknowns);
-	return fetch_tokens(transport, view, count);
+	/* For a few there is no time in which they could come. */
+	return count > TRANSPORT_FEW && fetch_tokens(transport, view, count);
 }
 _Static_assert(TRANSPORT_BURST <= PERM_MANY && TRANSPORT_BURST <= MEMORY_PREFETCH, "one batch");
 

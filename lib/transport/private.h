@@ -367,7 +367,7 @@ struct frame_head {
 
 /* Of an ACK, NAK or READ response. */
 struct answer_head {
-	uint8_t opcode;
+	uint8_t opcode;   /* of the last */
 	uint8_t syndrome; /* not of a MIDDLE */
 	uint32_t psn;
 	uint32_t msn;
@@ -399,10 +399,12 @@ bool frame_open(struct transport *t, struct qp *qp, struct frame *frame,
 /* The same to any queue pair behind any path, which stays where it is until the frame is closed. */
 bool frame_open_to(struct transport *t, const struct frame_template *template, uint32_t qpn,
 		   struct frame *frame, const struct frame_head *head, uint32_t payload);
-/* The same for what has an AETH and nothing else, and for a READ response without. */
+/* The same for a READ response, with an AETH or without. */
 bool frame_open_answer(struct transport *t, struct qp *qp, struct frame *frame,
 		       const struct answer_head *head, uint32_t payload);
-/* The same for a packet of a SEND or WRITE. */
+/* A whole ACK or NAK, which is on its way then; false: no buffer. */
+bool frame_send_ack(struct transport *t, struct qp *qp, const struct answer_head *head);
+/* The headers of a packet of a SEND or WRITE, as frame_open() does. */
 bool frame_open_data(struct transport *t, struct qp *qp, struct frame *frame,
 		     const struct data_head *head, uint32_t payload);
 void frame_set_source_port(struct frame *frame, uint16_t port);

@@ -189,6 +189,7 @@ uint32_t transport_find(struct transport *transport, uint32_t qpn);
  * the look-up says true, and then it pays to fetch the bytes as well that they reach.
  */
 #define TRANSPORT_BURST 32u
+#define TRANSPORT_FEW   2u /* frames: less than a burst */
 bool transport_look_up(struct transport *transport, const struct wire_view view[], uint32_t qp[],
 		       unsigned int count);
 void transport_fetch_targets(const struct transport *transport, const struct wire_view view[],
@@ -358,7 +359,9 @@ uint32_t transport_last_verdict(const struct transport *transport);
  * delayed ACKs, bounded work per call. Returns how many things were done; 0 means idle.
  */
 unsigned int transport_poll(struct transport *transport, uint64_t now);
-/* Only what those have to do who are ready, as after a frame: part of what transport_poll() does.
+/*
+ * Only the answers of who got ready by the last one or two frames, which somebody waits for: part
+ * of what transport_poll() does, which has to follow.
  */
 unsigned int transport_answer(struct transport *transport, uint64_t now);
 

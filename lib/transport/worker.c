@@ -558,10 +558,31 @@ static unsigned int run_queue_pairs(struct transport *t)
 	return done;
 }
 
+/* What its turn has to do beside waits for that: it stays where it is on its list. */
+static unsigned int answer_at_once(struct transport *t, struct qp *qp)
+{
+	struct qp_local *local = qp_local(t, qp);
+
+	if (qp->type != SHM_QP_RC || local->cnp_due || local->held || local->parked ||
+	    !responder_pending(qp))
+		return 0;
+	t->blocked = false;
+	return send_within(t, qp, &local->answer_left, responder_send);
+}
+
 unsigned int transport_answer(struct transport *transport, uint64_t now)
 {
+	const struct ready_list *list =
+		transport->fresh.count ? &transport->fresh : &transport->busy;
+	const uint32_t first = list->first, last = list->last;
+	unsigned int done = 0;
+
 	transport->now = now;
-	return run_queue_pairs(transport);
+	if (first)
+		done = answer_at_once(transport, &transport->shared->qps[first]);
+	if (last != first)
+		done += answer_at_once(transport, &transport->shared->qps[last]);
+	return done;
 }
 
 unsigned int transport_poll(struct transport *transport, uint64_t now)

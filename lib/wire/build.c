@@ -89,6 +89,23 @@ void frame_set_traffic_class(uint8_t *buffer, const struct frame_template *templ
 	l3[1] = (uint8_t)((l3[1] & 0x0f) | traffic_class << 4);
 }
 
+/*
+ * Of the template's header, in which length and checksum are 0, with the TOS and the length of this
+ * one. It was written just now, in pieces: to load it whole would wait until they all are in the
+ * cache.
+ */
+static uint16_t checksum_of(const struct frame_template *template, const struct ipv4_header *ip,
+			    uint16_t total_length)
+{
+	const uint8_t *from = template->prefix + template->l3_offset;
+	uint64_t sum = ipv4_header_sum(from);
+
+	sum = (sum >> 32) + (uint32_t)sum;
+	sum += 0xffffu - ((uint32_t)from[offsetof(struct ipv4_header, tos)] << 8);
+	sum += (uint32_t)ip->tos << 8;
+	return ipv4_checksum_of(sum + __builtin_bswap16(total_length));
+}
+
 static void put_lengths(uint8_t *buffer, const struct frame_template *template, uint32_t udp_length)
 {
 	uint8_t *l3 = buffer + template->l3_offset;
@@ -96,10 +113,10 @@ static void put_lengths(uint8_t *buffer, const struct frame_template *template, 
 
 	if (template->is_v4) {
 		struct ipv4_header *ip = (struct ipv4_header *)l3;
+		const uint16_t length = (uint16_t)(sizeof(*ip) + udp_length);
 
-		ip->total_length = be16_make((uint16_t)(sizeof(*ip) + udp_length));
-		ip->checksum = be16_make(0);
-		ip->checksum = be16_make(ipv4_checksum(ip));
+		ip->total_length = be16_make(length);
+		ip->checksum = be16_make(checksum_of(template, ip, length));
 		udp = (struct udp_header *)(l3 + sizeof(*ip));
 	} else {
 		struct ipv6_header *ip = (struct ipv6_header *)l3;
@@ -131,6 +148,34 @@ uint32_t frame_finish(uint8_t *buffer, const struct frame_template *template, co
 		icrc_store(icrc, icrc_packet(l3, template->is_v4, (uint32_t)(icrc - l3)));
 	}
 	return (uint32_t)(icrc + ICRC_SIZE - buffer);
+}
+
+/* --- ACKs: all alike but for PSN and AETH, which are their last eight bytes ------------------ */
+
+#define ACK_SIZE (sizeof(struct bth) + sizeof(struct aeth))
+_Static_assert(ACK_SIZE == 16, "two words");
+
+void frame_prepare_ack(struct frame_template *template, uint64_t first)
+{
+	uint8_t buffer[FRAME_OVERHEAD_MAX];
+	uint8_t *bth = frame_begin(buffer, template, OP_RC_ACKNOWLEDGE);
+
+	put_be64(bth, first);
+	frame_finish(buffer, template, NULL, 0);
+	template->ack_icrc = icrc_load(bth + ACK_SIZE);
+}
+
+uint32_t frame_ack(uint8_t *buffer, const struct frame_template *template, uint64_t first,
+		   uint64_t second)
+{
+	uint8_t *bth = buffer + template->length;
+
+	memcpy(buffer, template->prefix, sizeof(template->prefix));
+	put_be64(bth, first);
+	put_be64(bth + 8, second);
+	put_lengths(buffer, template, sizeof(struct udp_header) + ACK_SIZE + ICRC_SIZE);
+	icrc_store(bth + ACK_SIZE, template->ack_icrc ^ icrc_last(second));
+	return template->length + (uint32_t)ACK_SIZE + ICRC_SIZE;
 }
 
 uint16_t roce_source_port(uint32_t flow_label, uint32_t qpn, uint32_t remote_qpn)

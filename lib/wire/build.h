@@ -31,7 +31,8 @@ struct frame_template {
 	uint8_t length; /* bytes of prefix */
 	uint8_t l3_offset;
 	bool is_v4;
-	uint8_t reserved[5];
+	uint8_t reserved;
+	uint32_t ack_icrc; /* of an ACK whose last eight bytes are 0, by frame_prepare_ack() */
 };
 _Static_assert(sizeof(struct frame_template) == 88, "template lies in arenas");
 
@@ -50,6 +51,15 @@ uint8_t *frame_begin(uint8_t *buffer, const struct frame_template *template, uin
  */
 uint32_t frame_finish(uint8_t *buffer, const struct frame_template *template, const void *payload,
 		      uint32_t payload_length);
+
+/*
+ * A whole ACK or NAK: `first` are the first eight bytes of its BTH, `second` the rest of it and the
+ * AETH, each with the first byte as the most significant one. `first` is that of
+ * frame_prepare_ack(), which comes before. Returns the frame's length.
+ */
+void frame_prepare_ack(struct frame_template *template, uint64_t first);
+uint32_t frame_ack(uint8_t *buffer, const struct frame_template *template, uint64_t first,
+		   uint64_t second);
 
 /* Other ECN bits, or another traffic class altogether, than the template's; before frame_finish().
  */

@@ -99,6 +99,11 @@ uint32_t icrc_packet_copy(uint8_t *l3, bool is_v4, uint32_t head, const void *pa
 	return icrc_update(icrc_copy_update(crc, place, payload, length), place + length, pad);
 }
 
+uint32_t icrc_last(uint64_t bytes)
+{
+	return icrc_method.last(__builtin_bswap64(bytes));
+}
+
 uint32_t icrc_compute(const struct wire_view *view)
 {
 	const uint8_t *l3 = view->frame + view->l3_offset;

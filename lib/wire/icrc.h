@@ -27,6 +27,13 @@ uint32_t icrc_packet(const uint8_t *l3, bool is_v4, uint32_t length);
 uint32_t icrc_packet_copy(uint8_t *l3, bool is_v4, uint32_t head, const void *payload,
 			  uint32_t length, uint32_t pad);
 
+/*
+ * By how much the last eight bytes before the ICRC change it, against zeros in their place; the
+ * first is the most significant one. A CRC is a sum, so that is the same whatever stands before
+ * them.
+ */
+uint32_t icrc_last(uint64_t bytes);
+
 uint32_t icrc_update(uint32_t crc, const void *data, uint32_t length);
 
 /* Copies and runs the CRC over what was copied: the copy is what the ICRC covers. */

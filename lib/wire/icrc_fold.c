@@ -120,6 +120,14 @@ static inline NARROW __m128i times(__m128i block, __m128i power)
 			     _mm_clmulepi64_si128(block, power, 0x11));
 }
 
+/* The upper half of a block that ends where the packet does. */
+NARROW uint32_t icrc_fold_last(uint64_t bytes)
+{
+	const __m128i block = _mm_set_epi64x((long long)bytes, 0);
+
+	return reduce(_mm_clmulepi64_si128(block, *first_power(BLOCK), 0x11));
+}
+
 NARROW uint32_t icrc_fold_narrow(const uint8_t *l3, bool is_v4, uint32_t length)
 {
 	const __m128i *power = first_power(length);

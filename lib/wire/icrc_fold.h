@@ -15,6 +15,7 @@ void icrc_fold_prepare(void);
 #if defined(__x86_64__)
 icrc_whole icrc_fold_narrow, icrc_fold_wide;
 icrc_copied icrc_fold_copy_wide;
+icrc_last_word icrc_fold_last;
 #endif
 
 #endif

@@ -20,16 +20,16 @@ const uint8_t icrc_variant[2][80] = {
 #define NARROW_PAYS 288u
 
 #if defined(__x86_64__)
-static const struct icrc_method fold512 = { "fold512", icrc_fold_wide, icrc_fold_copy_wide,
-					    ICRC_FOLD_MAX, crc32_gzip_refl };
-static const struct icrc_method fold128 = { "fold128", icrc_fold_narrow, NULL, NARROW_PAYS,
-					    crc32_gzip_refl };
+static const struct icrc_method fold512 = { "fold512",     icrc_fold_wide,  icrc_fold_copy_wide,
+					    ICRC_FOLD_MAX, crc32_gzip_refl, icrc_fold_last };
+static const struct icrc_method fold128 = { "fold128",   icrc_fold_narrow, NULL,
+					    NARROW_PAYS, crc32_gzip_refl,  icrc_fold_last };
 #endif
-static const struct icrc_method isal = { "isal", NULL, NULL, 0, crc32_gzip_refl };
-static const struct icrc_method table = { "table", icrc_table_whole, NULL, UINT32_MAX,
-					  icrc_table_update };
+static const struct icrc_method isal = { "isal", NULL, NULL, 0, crc32_gzip_refl, icrc_table_last };
+static const struct icrc_method table = { "table",    icrc_table_whole,  NULL,
+					  UINT32_MAX, icrc_table_update, icrc_table_last };
 
-struct icrc_method icrc_method = { "isal", NULL, NULL, 0, crc32_gzip_refl };
+struct icrc_method icrc_method = { "isal", NULL, NULL, 0, crc32_gzip_refl, icrc_table_last };
 
 unsigned int icrc_methods(const struct icrc_method *methods[ICRC_METHODS])
 {

@@ -19,12 +19,16 @@ typedef uint32_t icrc_whole(const uint8_t *l3, bool is_v4, uint32_t length);
 typedef uint32_t icrc_copied(const uint8_t *l3, bool is_v4, uint32_t head, uint8_t *to,
 			     const uint8_t *from, uint32_t length, uint32_t pad);
 
+/* As icrc_last(), of the eight bytes as they are loaded. */
+typedef uint32_t icrc_last_word(uint64_t bytes);
+
 struct icrc_method {
 	const char *name;    /* as icrc_use() takes it */
 	icrc_whole *whole;   /* NULL: headers and the rest in two parts */
 	icrc_copied *copied; /* NULL: a copy, and then the ICRC of it */
 	uint32_t longest;    /* packet that both take, in bytes; or for which they pay */
 	uint32_t (*update)(uint32_t crc, const uint8_t *data, uint64_t length);
+	icrc_last_word *last;
 };
 
 /* The one in use; never changes while packets pass. */

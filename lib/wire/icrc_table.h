@@ -9,6 +9,7 @@
 void icrc_table_prepare(void);
 
 icrc_whole icrc_table_whole;
+icrc_last_word icrc_table_last;
 uint32_t icrc_table_update(uint32_t crc, const uint8_t *data, uint64_t length);
 
 #endif

@@ -130,19 +130,20 @@ static inline uint64_t ipv4_header_sum(const void *header)
 	return sum + (sum < third);
 }
 
-/*
- * The Internet checksum over an IPv4 header as it stands; 0 when its checksum is right. The sum
- * does not depend on the byte order, nor on how many bytes are added at a time.
- */
-static inline uint16_t ipv4_checksum(const void *header)
+/* The Internet checksum of a header with that sum, which does not depend on the byte order. */
+static inline uint16_t ipv4_checksum_of(uint64_t sum)
 {
-	uint64_t sum = ipv4_header_sum(header);
-
 	sum = (sum >> 32) + (uint32_t)sum;
 	sum = (sum >> 32) + (uint32_t)sum;
 	sum = (sum >> 16) + (sum & 0xffff);
 	sum = (sum >> 16) + (sum & 0xffff);
 	return __builtin_bswap16((uint16_t)~sum);
+}
+
+/* The same of a header as it stands; 0 when its checksum is right. */
+static inline uint16_t ipv4_checksum(const void *header)
+{
+	return ipv4_checksum_of(ipv4_header_sum(header));
 }
 
 /* Whether a header that is not all zeros has the right one. */

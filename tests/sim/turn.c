@@ -172,6 +172,9 @@ static unsigned int run_turn(struct sim_worker *worker)
 		receive_one(worker, buffer);
 		done++;
 	}
+	/* As lib/net does. */
+	if (done && done <= TRANSPORT_FEW)
+		done += transport_answer(worker->transport, world->now);
 	move_turn(worker);
 	move_return_flights(worker);
 	done += transport_poll(worker->transport, world->now);

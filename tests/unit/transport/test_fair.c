@@ -195,6 +195,45 @@ Test(fair, short_reads_do_not_starve_a_long_one)
 		cr_assert_geq(answers[i], 100, "peer %u: %u", i, answers[i]);
 }
 
+/* Who got ready by a frame or two answers; what else there is to do waits for its own turn. */
+Test(fair, answers_leave_ahead_of_everything_else)
+{
+	struct wire_view view;
+
+	post_send(&end, qp[0], (struct shm_sqe){ .opcode = SHM_WR_SEND, .request_context = 1 },
+		  (struct shm_sge[]){ sge_at(&end, 0, 8) }, 1);
+	receive(0, OP_RC_WRITE_ONLY, 1, 8, 8);
+	receive(1, OP_RC_WRITE_ONLY, 1, 8, 8);
+	cr_assert_eq(transport_answer(end.worker[0], now), 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		cr_assert(take(&view));
+		cr_expect_eq(view.opcode, OP_RC_ACKNOWLEDGE);
+		cr_expect_eq(view.qpn, PEER + i);
+		cr_expect_eq(view.psn, P);
+	}
+	cr_assert_not(take(&view), "a request is no answer");
+	cr_assert_eq(transport_answer(end.worker[0], now), 0, "said once");
+	end_poll(&end, now);
+	cr_assert(take(&view));
+	cr_expect_eq(view.opcode, OP_RC_SEND_ONLY);
+	cr_assert_not(take(&view));
+}
+
+/* Ahead of everything else, but not without a buffer, nor in place of what is due before it. */
+Test(fair, an_answer_without_a_buffer_leaves_with_the_next_poll)
+{
+	struct wire_view view;
+
+	end.room = 0;
+	receive(0, OP_RC_WRITE_ONLY, 1, 8, 8);
+	cr_assert_eq(transport_answer(end.worker[0], now), 0);
+	end.room = UINT32_MAX;
+	end_poll(&end, now);
+	cr_assert(take(&view));
+	cr_expect_eq(view.opcode, OP_RC_ACKNOWLEDGE);
+	cr_assert_not(take(&view));
+}
+
 Test(fair, a_port_that_takes_nothing_holds_up_nobody_else)
 {
 	struct rig_qp *last = end_open_qp(&end, 0, 64);

@@ -144,6 +144,38 @@ Test(wire_build, nak_over_ipv6)
 		       frame_finish(buffer, &template, NULL, 0));
 }
 
+/* In one step what otherwise takes several, whatever PSN, syndrome and MSN are. */
+Test(wire_build, acks_of_all_kinds_of_paths)
+{
+	static const uint64_t first = (uint64_t)OP_RC_ACKNOWLEDGE << 56 | (uint64_t)BTH_MIG << 48 |
+				      (uint64_t)PKEY_DEFAULT << 32 | 0xabcdef;
+	uint64_t second = 0x00123456789abcde;
+
+	for (unsigned int kind = 0; kind < 4; kind++) {
+		struct frame_path path = vector_path(kind & 1);
+		uint8_t at_once[FRAME_MAX], in_steps[FRAME_MAX];
+		struct frame_template template;
+
+		path.tagged = kind & 2;
+		path.vlan_tci = 0x5064;
+		path.traffic_class = (uint8_t)(kind * 0x48);
+		frame_template_init(&template, &path);
+		frame_prepare_ack(&template, first);
+		for (unsigned int i = 0; i < 100; i++, second = second * 5 + 0x1234567) {
+			uint8_t *bth = frame_begin(in_steps, &template, OP_RC_ACKNOWLEDGE);
+			uint32_t length;
+
+			second &= 0x00ffffffffffffff; /* no AckReq, no reserved bits */
+			put_be64(bth, first);
+			put_be64(bth + 8, second);
+			length = frame_finish(in_steps, &template, NULL, 0);
+			memset(at_once, 0xee, sizeof(at_once));
+			cr_assert_eq(frame_ack(at_once, &template, first, second), length);
+			cr_expect_arr_eq(at_once, in_steps, length, "kind %u, %u", kind, i);
+		}
+	}
+}
+
 /* --- every captured frame again ------------------------------------------------------------ */
 
 static void same_again(const struct frame *frame, void *context)

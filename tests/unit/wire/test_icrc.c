@@ -292,6 +292,33 @@ Test(wire_icrc, fold_and_table_are_headers_and_update_at_every_length)
 	same_as_by_parts(icrc_table_whole, "table");
 }
 
+/* What an ACK's ICRC is made of: a CRC is a sum, so eight bytes add the same to any packet. */
+static void last_bytes_add_up(icrc_last_word *last, const char *name)
+{
+	static uint8_t with[ICRC_FOLD_MAX], without[ICRC_FOLD_MAX];
+
+	for (uint32_t length = 48; length < 400; length += 4) {
+		uint64_t bytes;
+
+		memcpy(with, noise_packet(true, length), length);
+		memcpy(without, with, length);
+		memset(without + length - 8, 0, 8);
+		memcpy(&bytes, with + length - 8, 8);
+		cr_expect_eq(last(bytes),
+			     icrc_packet(with, true, length) ^ icrc_packet(without, true, length),
+			     "%s: %u bytes", name, length);
+	}
+}
+
+Test(wire_icrc, last_eight_bytes_add_the_same_to_any_packet)
+{
+	const struct icrc_method *methods[ICRC_METHODS];
+	const unsigned int count = icrc_methods(methods);
+
+	for (unsigned int i = 0; i < count; i++)
+		last_bytes_add_up(methods[i]->last, methods[i]->name);
+}
+
 /* Payload of each length, from a guarded page to behind headers of each kind, with its pad. */
 static void copies_and_counts(bool v4, uint32_t head, uint32_t length)
 {
