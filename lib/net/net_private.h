@@ -160,10 +160,11 @@ struct worker {
 	struct rte_mbuf *held_frame;              /* from it, and waits for its port */
 
 	struct tx_array tx[NET_MAX_PORTS];
-	struct fault *fault;           /* two per port */
-	uint32_t aside[NET_MAX_PORTS]; /* atomic: of the port, seen at the end of a turn */
-	uint32_t lent;                 /* buffers that the transport got and has not put */
-	uint32_t spares;               /* taken out of the pool for it */
+	struct fault *fault;             /* two per port */
+	bool long_frames[NET_MAX_PORTS]; /* the last one that came was */
+	uint32_t aside[NET_MAX_PORTS];   /* atomic: of the port, seen at the end of a turn */
+	uint32_t lent;                   /* buffers that the transport got and has not put */
+	uint32_t spares;                 /* taken out of the pool for it */
 	struct rte_mbuf *spare[TX_SPARES];
 	uint32_t left; /* atomic: its loop is over, and all that it did is there */
 	uint64_t handed_over[NET_MAX_PORTS];
