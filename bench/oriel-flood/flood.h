@@ -131,7 +131,8 @@ struct flood {
 		struct rte_mbuf *tx[FLOOD_BURST];
 		unsigned int count;
 	} queue[FLOOD_MAX_QUEUES];
-	double tick; /* seconds of a TSC tick */
+	double tick;       /* seconds of a TSC tick */
+	uint64_t received; /* when the burst in hand came, TSC */
 
 	/* connect.c, table.c */
 	struct flood_qp *qp;

@@ -259,6 +259,9 @@ static unsigned int queue_poll(struct flood *f, uint16_t number)
 	struct rte_mbuf *burst[FLOOD_BURST];
 	unsigned int count = rte_eth_rx_burst(f->port, number, burst, FLOOD_BURST);
 
+	/* What we do with frames is no part of how long they took. */
+	if (count)
+		f->received = rte_rdtsc();
 	for (unsigned int i = 0; i < count; i++) {
 		if (i + 1 < count)
 			rte_prefetch0(rte_pktmbuf_mtod(burst[i + 1], uint8_t *));

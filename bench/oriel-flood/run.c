@@ -34,7 +34,7 @@ static uint32_t message_psn(const struct flood *f, const struct flood_qp *qp, ui
 static void progress(struct flood *f, struct flood_qp *qp, uint32_t psn)
 {
 	int32_t psns = psn_diff(psn, message_psn(f, qp, qp->done));
-	uint64_t now = rte_rdtsc();
+	const uint64_t now = f->received;
 	uint64_t done;
 
 	if (psns <= 0)
