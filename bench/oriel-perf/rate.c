@@ -438,6 +438,7 @@ bool rate_receive(struct way *way, const struct perf_options *options, struct ru
 	uint64_t expected = options->iterations * way->session.options.queue_pairs;
 	struct rate rate;
 	bool good = rate_open(&rate, way, options, result);
+	uint64_t gone = 0;
 
 	meter_start(&rate.meter, options);
 	while (good && (!expected || rate.received < expected) && !run_over(0, UINT64_MAX)) {
@@ -447,8 +448,13 @@ bool rate_receive(struct way *way, const struct perf_options *options, struct ru
 		good = take(&rate);
 		if (before == 0 && rate.received)
 			meter_start(&rate.meter, options); /* the first one begins it */
-		if (rate.received == before && way->opener->over && way->opener->over(way->context))
-			break;
+		if (rate.received != before) {
+			gone = 0;
+		} else if (way->opener->over && way->opener->over(way->context)) {
+			gone = gone ? gone : run_now();
+			if (run_now() - gone > (expected ? RUN_LAST_WORDS : 0))
+				break;
+		}
 	}
 	result->received = rate.received;
 	meter_end(&rate.meter, rate.received, result);

@@ -41,6 +41,9 @@ uint64_t run_now(void);
 uint64_t run_end(uint64_t start, double seconds);
 /* Also when the user has had enough. */
 bool run_over(uint64_t now, uint64_t end);
+/* ns: who hears of the other side's end waits so long for its last messages: TCP overtakes daemons.
+ */
+#define RUN_LAST_WORDS 1000000000ull
 /* Whether the user has had enough while no run was under way: what waits should end. */
 bool run_given_up(void);
 /* The first SIGINT ends a run, whose result is printed; the second ends the program. */

@@ -169,7 +169,8 @@ static bool arrived(struct exchange *exchange, uint64_t number)
 
 /*
  * Of a run by time the server hears from its client that it is over. To the client the server's end
- * is one of its own accord only where that has a clock too, and this one's time is nearly over.
+ * is one of its own accord only where that has a clock too, and this one's time is nearly over. Of
+ * a run by messages the last one may still be on its way to us.
  */
 static bool ended_well(struct exchange *exchange)
 {
@@ -186,7 +187,7 @@ static bool await(struct exchange *exchange, uint64_t number)
 {
 	const struct peer_opener *opener = exchange->way->opener;
 	struct session *session = exchange->peer->session;
-	uint64_t start = run_now();
+	uint64_t start = run_now(), now, gone = 0;
 
 	for (uint64_t spins = 1; !arrived(exchange, number); spins++) {
 		if (!drain(exchange))
@@ -200,9 +201,13 @@ static bool await(struct exchange *exchange, uint64_t number)
 			exchange->ended = true;
 			return true;
 		}
-		if (opener->over && opener->over(exchange->way->context))
-			return ended_well(exchange);
-		if (run_now() - start > PATIENCE) {
+		now = run_now();
+		if (opener->over && opener->over(exchange->way->context)) {
+			gone = gone ? gone : now;
+			if (!exchange->options->iterations || now - gone > RUN_LAST_WORDS)
+				return ended_well(exchange);
+		}
+		if (now - start > PATIENCE) {
 			fprintf(stderr, "oriel-perf: no answer to message %llu within 10 s\n",
 				(unsigned long long)number);
 			return false;
