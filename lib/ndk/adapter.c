@@ -35,8 +35,8 @@ static void adapter_free(struct adapter *adapter)
 		free(sent);
 	}
 	free(adapter->cq_by_notify);
-	free(adapter->request_bucket);
-	free(adapter->object_bucket);
+	table_destroy(&adapter->requests);
+	table_destroy(&adapter->objects);
 	pthread_mutex_destroy(&adapter->lock);
 	pthread_mutex_destroy(&adapter->progress);
 	free(adapter);
@@ -56,8 +56,8 @@ static struct adapter *adapter_allocate(NDK_VERSION version)
 	pthread_mutex_init(&adapter->lock, NULL);
 	pthread_mutex_init(&adapter->progress, NULL);
 	adapter->cq_by_notify = calloc(SHM_MAX_SESSION_CQS, sizeof(struct cq *));
-	if (!adapter->cq_by_notify || !token_init(adapter) || !request_table_init(adapter) ||
-	    !object_table_init(adapter)) {
+	if (!adapter->cq_by_notify || !token_init(adapter) || !table_init(&adapter->requests) ||
+	    !table_init(&adapter->objects)) {
 		adapter_free(adapter);
 		return NULL;
 	}

@@ -170,7 +170,7 @@ NTSTATUS fast_register_invalidate(struct mr *mr, struct shm_sqe *sqe)
 	if (!mr->fast_register || !mr->valid)
 		return STATUS_INVALID_DEVICE_REQUEST;
 	mr->valid = mr->kept = false;
-	sqe->token = mr->ending.token;
+	sqe->token = mr->ending.by_token.number;
 	sqe->mr = mr->object.handle;
 	return STATUS_SUCCESS;
 }
@@ -238,7 +238,7 @@ NTSTATUS post_fast_register(NDK_QP *ndk, PVOID context, NDK_MR *ndk_mr, ULONG pa
 			       .request_context = (uintptr_t)context,
 			       .address = (uintptr_t)base,
 			       .length = length,
-			       .token = mr->ending.token,
+			       .token = mr->ending.by_token.number,
 			       .mr = mr->object.handle };
 	NTSTATUS status;
 

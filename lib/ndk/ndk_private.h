@@ -20,6 +20,7 @@
 
 #include "ndk/ndk.h"
 #include "ndk/plane.h"
+#include "ndk/table.h"
 #include "shm/layout.h"
 #include "shm/spsc.h"
 
@@ -80,7 +81,7 @@ typedef void request_finisher(struct request *request, const struct shm_reply *r
 struct request {
 	struct call call;
 	struct request *previous, *next; /* outstanding, in the order of sending */
-	struct request *chain;           /* outstanding, by id */
+	struct numbered by_id;           /* outstanding, in adapter.requests */
 	struct request *before, *behind; /* outstanding, of the same object */
 	struct request *waiting;         /* for room in the ring */
 	struct shm_request *message;     /* while it waits */
@@ -93,7 +94,6 @@ struct request {
 	} completion;
 	void *context;
 	uint64_t extra; /* the finisher's */
-	uint32_t id;    /* 0: not outstanding */
 	uint32_t op;
 	NTSTATUS status;
 	enum request_kind kind;
@@ -115,7 +115,6 @@ NTSTATUS request_send_async(struct adapter *adapter, struct request *request,
 			    struct shm_request *message, NDK_FN_REQUEST_COMPLETION completion,
 			    void *context);
 
-bool request_table_init(struct adapter *adapter);
 /* adapter.lock is held. */
 void request_flush_waiting(struct adapter *adapter);
 void request_reply(struct adapter *adapter, const struct shm_reply *reply);
@@ -136,7 +135,7 @@ void request_wake_daemon(struct adapter *adapter);
 struct object {
 	struct adapter *adapter;
 	struct object *previous, *next; /* all of the adapter */
-	struct object *chain;           /* by handle, for those that events name */
+	struct numbered by_handle;      /* in adapter.objects, those that events name */
 	struct object *needs[OBJECT_NEEDS];
 	void (*destroy)(struct object *object); /* gives back what only this type has */
 	struct request close;
@@ -149,7 +148,6 @@ struct object {
 	bool gone;        /* the daemon has closed it */
 };
 
-bool object_table_init(struct adapter *adapter);
 struct object *object_of(const NDK_OBJECT_HEADER *header);
 NDK_OBJECT_HEADER *object_header(struct object *object);
 
@@ -190,7 +188,6 @@ void object_destroy(struct object *object);
 
 /* --- the adapter -------------------------------------------------------------------------- */
 
-#define FIRST_BUCKETS  256u  /* of tables by number, which grow */
 #define TOKEN_STOCK    4096u /* kept at most */
 #define TOKEN_LOW      192u  /* asks for more below, at first */
 #define TOKEN_LOW_MOST 1536u /* and at last */
@@ -214,10 +211,9 @@ struct sent_memory {
 };
 
 struct token_link {
-	struct token_link *chain;
-	struct mw *mw; /* or, of a fast-register region: */
+	struct numbered by_token; /* in adapter.tokens_bound */
+	struct mw *mw;            /* or, of a fast-register region: */
 	struct mr *mr;
-	uint32_t token; /* 0: not in the table */
 };
 
 struct adapter {
@@ -252,14 +248,10 @@ struct adapter {
 	uint32_t reply_head;
 	uint32_t next_id;
 	struct request *first_request, *last_request;
-	struct request **request_bucket;
-	uint32_t request_mask;  /* buckets - 1 */
-	uint32_t request_count; /* outstanding */
+	struct table requests; /* outstanding, by id */
 	struct request *first_waiting, **last_waiting;
 	struct object *first_object;
-	struct object **object_bucket; /* by handle, those that events name */
-	uint32_t object_mask;
-	uint32_t object_count;
+	struct table objects; /* by handle, those that events name */
 	struct call *first_call, **last_call;
 	struct cq **cq_by_notify;   /* SHM_MAX_SESSION_CQS of them */
 	uint32_t notify_words;      /* of cq_notify that are in use */
@@ -282,9 +274,7 @@ struct adapter {
 	uint32_t tokens_low;      /* more are asked for below */
 	uint32_t refill_patience; /* counts while the daemon has none to give */
 	bool refill_failed;
-	uint32_t token_mask;  /* buckets - 1 */
-	uint32_t token_count; /* links in the table */
-	struct token_link **token_bucket;
+	struct table tokens_bound; /* struct token_link */
 	uint32_t stock_head[SHM_MAX_WORKERS];
 	uint32_t token[TOKEN_STOCK];
 };

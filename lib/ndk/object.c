@@ -75,18 +75,6 @@ void object_add(struct object *object)
 	adapter->first_object = object;
 }
 
-bool object_table_init(struct adapter *adapter)
-{
-	adapter->object_bucket = calloc(FIRST_BUCKETS, sizeof(struct object *));
-	adapter->object_mask = FIRST_BUCKETS - 1;
-	return adapter->object_bucket;
-}
-
-static struct object **bucket_of(const struct adapter *adapter, uint32_t handle)
-{
-	return &adapter->object_bucket[handle & adapter->object_mask];
-}
-
 /* Only those that events name are looked up: windows and regions may be very many. */
 static bool events_name(const struct object *object)
 {
@@ -100,52 +88,19 @@ static bool events_name(const struct object *object)
 	}
 }
 
-/* Without memory the chains get longer. */
-static void table_grow(struct adapter *adapter)
-{
-	const uint32_t old_buckets = adapter->object_mask + 1;
-	struct object **old = adapter->object_bucket;
-	struct object **bucket = calloc(2 * (size_t)old_buckets, sizeof(*bucket));
-
-	if (!bucket)
-		return;
-	adapter->object_bucket = bucket;
-	adapter->object_mask = 2 * old_buckets - 1;
-	for (uint32_t i = 0; i < old_buckets; i++) {
-		struct object *object;
-
-		while ((object = old[i]) != NULL) {
-			old[i] = object->chain;
-			bucket = bucket_of(adapter, object->handle);
-			object->chain = *bucket;
-			*bucket = object;
-		}
-	}
-	free(old);
-}
-
 void object_set_handle(struct object *object, uint32_t handle)
 {
-	struct adapter *adapter = object->adapter;
-	struct object **bucket;
-
 	object->handle = handle;
-	if (!events_name(object))
-		return;
-	if (adapter->object_count++ > adapter->object_mask)
-		table_grow(adapter);
-	bucket = bucket_of(adapter, handle);
-	object->chain = *bucket;
-	*bucket = object;
+	if (events_name(object))
+		table_add(&object->adapter->objects, &object->by_handle, handle);
 }
 
 struct object *object_find(struct adapter *adapter, uint32_t handle, NDK_OBJECT_TYPE type)
 {
-	struct object *object = *bucket_of(adapter, handle);
+	struct numbered *found = table_find(&adapter->objects, handle);
+	struct object *object = found ? container_of(found, struct object, by_handle) : NULL;
 
-	while (object && (object->handle != handle || object->type != type))
-		object = object->chain;
-	return object;
+	return object && object->type == type ? object : NULL;
 }
 
 static void create_finish(struct request *request, const struct shm_reply *reply)
@@ -208,7 +163,7 @@ static void close_start(struct object *object)
 	struct adapter *adapter = object->adapter;
 	struct shm_request message = { .op = SHM_OP_CLOSE, .object = { .object = object->handle } };
 
-	if (object->close.id)
+	if (object->close.by_id.number)
 		return;
 	if (!object->gone && request_send(adapter, &object->close, &message) == STATUS_PENDING)
 		return;
@@ -277,14 +232,7 @@ void object_destroy(struct object *object)
 {
 	struct adapter *adapter = object->adapter;
 
-	if (object->handle && events_name(object)) {
-		struct object **link = bucket_of(adapter, object->handle);
-
-		while (*link != object)
-			link = &(*link)->chain;
-		*link = object->chain;
-		adapter->object_count--;
-	}
+	table_remove(&adapter->objects, &object->by_handle);
 	if (object->previous)
 		object->previous->next = object->next;
 	else

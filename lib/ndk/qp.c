@@ -226,7 +226,7 @@ static void qp_flush(NDK_QP *ndk)
 	send_end(qp, STATUS_SUCCESS, 0);
 	spin_unlock(&qp->send_lock);
 	pthread_mutex_lock(&adapter->lock);
-	if (!qp->flush.id && !qp->flush.call.queued)
+	if (!qp->flush.by_id.number && !qp->flush.call.queued)
 		request_send(adapter, &qp->flush, &message);
 	pthread_mutex_unlock(&adapter->lock);
 }

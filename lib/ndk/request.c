@@ -76,7 +76,7 @@ void request_wake_daemon(struct adapter *adapter)
 static void close_message(const struct request *request, struct shm_request *message)
 {
 	*message = (struct shm_request){ .op = SHM_OP_CLOSE,
-					 .id = request->id,
+					 .id = request->by_id.number,
 					 .object = { .object = request->object->handle } };
 }
 
@@ -97,43 +97,12 @@ static bool request_wait(struct adapter *adapter, struct request *request,
 
 /* --- outstanding ---------------------------------------------------------------------- */
 
-bool request_table_init(struct adapter *adapter)
-{
-	adapter->request_bucket = calloc(FIRST_BUCKETS, sizeof(struct request *));
-	adapter->request_mask = FIRST_BUCKETS - 1;
-	return adapter->request_bucket;
-}
-
-static struct request **request_bucket(const struct adapter *adapter, uint32_t id)
-{
-	return &adapter->request_bucket[id & adapter->request_mask];
-}
-
 static struct request *request_find(const struct adapter *adapter, uint64_t id)
 {
-	struct request *request = *request_bucket(adapter, (uint32_t)id);
+	struct numbered *found =
+		id <= UINT32_MAX ? table_find(&adapter->requests, (uint32_t)id) : NULL;
 
-	while (request && request->id != id)
-		request = request->chain;
-	return request;
-}
-
-/* Without memory the chains get longer. */
-static void request_table_grow(struct adapter *adapter)
-{
-	const uint32_t buckets = 2 * (adapter->request_mask + 1);
-	struct request **bucket = calloc(buckets, sizeof(*bucket));
-
-	if (!bucket)
-		return;
-	free(adapter->request_bucket);
-	adapter->request_bucket = bucket;
-	adapter->request_mask = buckets - 1;
-	for (struct request *r = adapter->first_request; r; r = r->next) {
-		bucket = request_bucket(adapter, r->id);
-		r->chain = *bucket;
-		*bucket = r;
-	}
+	return found ? container_of(found, struct request, by_id) : NULL;
 }
 
 static bool counts_for_object(const struct request *request)
@@ -164,17 +133,11 @@ static void object_request_remove(struct object *object, struct request *request
 		object->last_request = request->before;
 }
 
-static void outstanding_add(struct adapter *adapter, struct request *request)
+static void outstanding_add(struct adapter *adapter, struct request *request, uint32_t id)
 {
-	struct request **bucket;
-
-	if (adapter->request_count++ > adapter->request_mask)
-		request_table_grow(adapter);
-	bucket = request_bucket(adapter, request->id);
+	table_add(&adapter->requests, &request->by_id, id);
 	if (counts_for_object(request))
 		object_request_add(request->object, request);
-	request->chain = *bucket;
-	*bucket = request;
 	request->next = NULL;
 	request->previous = adapter->last_request;
 	if (adapter->last_request)
@@ -186,14 +149,9 @@ static void outstanding_add(struct adapter *adapter, struct request *request)
 
 static void outstanding_remove(struct adapter *adapter, struct request *request)
 {
-	struct request **link = request_bucket(adapter, request->id);
-
-	adapter->request_count--;
+	table_remove(&adapter->requests, &request->by_id);
 	if (counts_for_object(request))
 		object_request_remove(request->object, request);
-	while (*link != request)
-		link = &(*link)->chain;
-	*link = request->chain;
 	if (request->previous)
 		request->previous->next = request->next;
 	else
@@ -202,7 +160,6 @@ static void outstanding_remove(struct adapter *adapter, struct request *request)
 		request->next->previous = request->previous;
 	else
 		adapter->last_request = request->previous;
-	request->id = 0;
 }
 
 /* --- sending ------------------------------------------------------------------------------ */
@@ -214,16 +171,13 @@ NTSTATUS request_send(struct adapter *adapter, struct request *request, struct s
 	if (++adapter->next_id == 0)
 		adapter->next_id = 1;
 	message->id = adapter->next_id;
-	request->id = message->id;
 	request->op = message->op;
 	request->fd = -1;
 	if (adapter->first_waiting || !ring_put(adapter, message)) {
-		if (!request_wait(adapter, request, message)) {
-			request->id = 0;
+		if (!request_wait(adapter, request, message))
 			return STATUS_INSUFFICIENT_RESOURCES;
-		}
 	}
-	outstanding_add(adapter, request);
+	outstanding_add(adapter, request, message->id);
 	request_wake_daemon(adapter);
 	return STATUS_PENDING;
 }

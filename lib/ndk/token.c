@@ -11,15 +11,13 @@
 
 bool token_init(struct adapter *adapter)
 {
-	adapter->token_bucket = calloc(FIRST_BUCKETS, sizeof(struct token_link *));
-	adapter->token_mask = FIRST_BUCKETS - 1;
 	adapter->tokens_low = TOKEN_LOW;
-	return adapter->token_bucket;
+	return table_init(&adapter->tokens_bound);
 }
 
 void token_destroy(struct adapter *adapter)
 {
-	free(adapter->token_bucket);
+	table_destroy(&adapter->tokens_bound);
 }
 
 /* --- stock -------------------------------------------------------------------------------- */
@@ -126,72 +124,21 @@ void token_refill_if_low(struct adapter *adapter)
 
 /* --- table --------------------------------------------------------------------------- */
 
-static struct token_link **token_bucket(struct adapter *adapter, uint32_t token)
-{
-	/* Tokens are a random permutation: any of their bits will do. */
-	return &adapter->token_bucket[token & adapter->token_mask];
-}
-
-/* Longer chains are slow but right: without memory the table just stays as it is. */
-static void table_grow(struct adapter *adapter)
-{
-	uint32_t old_buckets = adapter->token_mask + 1;
-	struct token_link **old = adapter->token_bucket;
-	struct token_link **bucket = calloc(old_buckets * 2ul, sizeof(*bucket));
-
-	if (!bucket)
-		return;
-	adapter->token_bucket = bucket;
-	adapter->token_mask = old_buckets * 2 - 1;
-	for (uint32_t i = 0; i < old_buckets; i++) {
-		struct token_link *link = old[i];
-
-		while (link) {
-			struct token_link *next = link->chain;
-
-			bucket = token_bucket(adapter, link->token);
-			link->chain = *bucket;
-			*bucket = link;
-			link = next;
-		}
-	}
-	free(old);
-}
-
 void token_link_add(struct adapter *adapter, struct token_link *link, struct mw *mw, uint32_t token)
 {
-	struct token_link **bucket;
-
-	if (adapter->token_count > adapter->token_mask)
-		table_grow(adapter);
-	bucket = token_bucket(adapter, token);
 	link->mw = mw;
 	link->mr = NULL;
-	link->token = token;
-	link->chain = *bucket;
-	*bucket = link;
-	adapter->token_count++;
+	table_add(&adapter->tokens_bound, &link->by_token, token);
 }
 
 void token_link_remove(struct adapter *adapter, struct token_link *link)
 {
-	struct token_link **at;
-
-	if (!link->token)
-		return;
-	at = token_bucket(adapter, link->token);
-	while (*at != link)
-		at = &(*at)->chain;
-	*at = link->chain;
-	link->token = 0;
-	adapter->token_count--;
+	table_remove(&adapter->tokens_bound, &link->by_token);
 }
 
 struct token_link *token_link_find(struct adapter *adapter, uint32_t token)
 {
-	struct token_link *link = *token_bucket(adapter, token);
+	struct numbered *found = table_find(&adapter->tokens_bound, token);
 
-	while (link && link->token != token)
-		link = link->chain;
-	return link;
+	return found ? container_of(found, struct token_link, by_token) : NULL;
 }

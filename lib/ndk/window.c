@@ -56,7 +56,7 @@ NTSTATUS mw_create(NDK_PD *pd, NDK_FN_CREATE_COMPLETION completion, PVOID contex
 
 static UINT32 mw_remote_token(NDK_MW *ndk)
 {
-	return __atomic_load_n(&mw_of(ndk)->current.token, __ATOMIC_RELAXED);
+	return __atomic_load_n(&mw_of(ndk)->current.by_token.number, __ATOMIC_RELAXED);
 }
 
 /* --- what is known of it --------------------------------------------------------------- */
@@ -103,7 +103,7 @@ static void window_bind(struct mw *mw, struct mr *mr, uint32_t token)
 static void window_leave(struct mw *mw)
 {
 	struct adapter *adapter = mw->object.adapter;
-	uint32_t token = mw->current.token;
+	uint32_t token = mw->current.by_token.number;
 
 	window_unbind(mw);
 	token_link_remove(adapter, &mw->leaving);
@@ -113,7 +113,7 @@ static void window_leave(struct mw *mw)
 /* An invalidate was cancelled, and so was the bind behind it if there was one. */
 static void window_came_back(struct mw *mw)
 {
-	uint32_t token = mw->leaving.token;
+	uint32_t token = mw->leaving.by_token.number;
 
 	token_link_remove(mw->object.adapter, &mw->leaving);
 	token_link_add(mw->object.adapter, &mw->current, mw, token);
@@ -124,7 +124,7 @@ static void window_came_back(struct mw *mw)
 static void bind_failed(struct mw *mw)
 {
 	window_unbind(mw);
-	if (mw->leaving_cancelled && mw->leaving.token)
+	if (mw->leaving_cancelled && mw->leaving.by_token.number)
 		window_came_back(mw);
 }
 
@@ -268,7 +268,7 @@ static NTSTATUS invalidate_prepare(const struct qp *qp, NDK_OBJECT_HEADER *heade
 	if (object->type == NdkObjectTypeMr) {
 		status = fast_register_invalidate(container_of(object, struct mr, object), sqe);
 	} else if (mw->state == WINDOW_BOUND) {
-		sqe->token = mw->current.token;
+		sqe->token = mw->current.by_token.number;
 		sqe->mw = object->handle;
 		window_leave(mw);
 	} else {
