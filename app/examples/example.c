@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/advice.h"
 #include "common/sync.h"
 
 #define SPINS 256u /* empty looks before sleeping */
@@ -51,7 +52,8 @@ static bool choose_local(struct example *example, int family)
 
 bool example_complain(const struct example *example, const char *what, NTSTATUS status)
 {
-	fprintf(stderr, "%s: %s: %s\n", example->program, what, OrielStatusName(status));
+	fprintf(stderr, "%s: %s: %s%s\n", example->program, what, OrielStatusName(status),
+		advice_on(status));
 	return false;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/advice.h"
 #include "common/sync.h"
 #include "oriel-perf/perftest_channel.h"
 #include "oriel-perf/perftest_exchange.h"
@@ -34,7 +35,7 @@ struct perftest_control {
 
 static bool complain(const char *what, NTSTATUS status)
 {
-	fprintf(stderr, "oriel-perf: %s: %s\n", what, OrielStatusName(status));
+	fprintf(stderr, "oriel-perf: %s: %s%s\n", what, OrielStatusName(status), advice_on(status));
 	return false;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/advice.h"
 #include "common/sync.h"
 #include "oriel-perf/peer.h"
 
@@ -14,7 +15,7 @@
 
 bool session_complain(const char *what, NTSTATUS status)
 {
-	fprintf(stderr, "oriel-perf: %s: %s\n", what, OrielStatusName(status));
+	fprintf(stderr, "oriel-perf: %s: %s%s\n", what, OrielStatusName(status), advice_on(status));
 	return false;
 }
 

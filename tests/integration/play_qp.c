@@ -87,15 +87,16 @@ static void violation(struct end *a, struct end *b)
 	}
 }
 
-static void connect_impatient(struct end *from, NDK_QP *qp, struct end *to, NDK_QP *peer)
+static void connect_impatient(struct end *from, NDK_QP *qp, struct end *to, NDK_QP *peer,
+			      UCHAR timeout, UCHAR retries)
 {
 	const ORIEL_QP_CONNECTION connection = { .Size = sizeof(connection),
 						 .RemoteQpNumber = OrielGetQpNumber(peer),
 						 .SendPsn = 5,
 						 .ReceivePsn = 5,
 						 .PathMtu = 1024,
-						 .Timeout = 17,
-						 .RetryCount = 7,
+						 .Timeout = timeout,
+						 .RetryCount = retries,
 						 .RnrRetryCount = 2,
 						 .MinRnrTimer = 6,
 						 .LocalAddress = (PSOCKADDR)&from->address,
@@ -110,11 +111,34 @@ static void no_receive(struct end *a, struct end *b)
 	NDK_QP *from = create_qp(a, NULL), *to = create_qp(b, NULL);
 	NDK_SGE message = sge_at(a, 0, 64);
 
-	connect_impatient(a, from, b, to);
-	connect_impatient(b, to, a, from);
+	connect_impatient(a, from, b, to, 17, 7);
+	connect_impatient(b, to, a, from, 17, 7);
 	SUCCEEDS(NdkSend(from, NULL, &message, 1, 0));
 	result(a, STATUS_IO_TIMEOUT, "a send nobody receives");
 	no_result(b, "the target");
+}
+
+/* Requests of no bytes: neither address nor token matters, and all are answered by who is there. */
+static void nothing(struct end *a, struct end *b)
+{
+	NDK_QP *from = create_qp(a, NULL), *to = create_qp(b, NULL);
+
+	connect_qps(a, from, b, to);
+	SUCCEEDS(NdkReceive(to, (PVOID)1, NULL, 0));
+	SUCCEEDS(NdkRead(from, (PVOID)1, NULL, 0, 77, 77, 0));
+	SUCCEEDS(NdkWrite(from, (PVOID)2, NULL, 0, 77, 77, 0));
+	SUCCEEDS(NdkSend(from, (PVOID)3, NULL, 0, 0));
+	for (uintptr_t i = 1; i <= 3; i++)
+		DEMAND(result(a, STATUS_SUCCESS, "of no bytes").RequestContext == (PVOID)i,
+		       "order");
+	DEMAND(result(b, STATUS_SUCCESS, "a receive of no bytes").BytesTransferred == 0, "bytes");
+	from = create_qp(a, NULL);
+	to = create_qp(b, NULL);
+	connect_impatient(a, from, b, to, 10, 1);
+	connect_impatient(b, to, a, from, 10, 1);
+	close_object(b, &to->Header);
+	SUCCEEDS(NdkWrite(from, NULL, NULL, 0, 0, 0, 0));
+	result(a, STATUS_IO_TIMEOUT, "a write of no bytes to who is gone");
 }
 
 /* NDK_OP_FLAG_INLINE: the bytes are those at the post, the tokens do not matter. */
@@ -142,7 +166,11 @@ static void inlined(struct end *a, struct end *b)
 }
 
 const struct scene qp_scenes[] = {
-	{ "qp-flushed", flushed },     { "qp-short-receive", short_receive },
-	{ "qp-violation", violation }, { "qp-no-receive", no_receive },
-	{ "qp-inlined", inlined },     { NULL, NULL },
+	{ "qp-flushed", flushed },
+	{ "qp-short-receive", short_receive },
+	{ "qp-violation", violation },
+	{ "qp-no-receive", no_receive },
+	{ "qp-inlined", inlined },
+	{ "qp-nothing", nothing },
+	{ NULL, NULL },
 };

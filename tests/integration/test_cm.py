@@ -227,7 +227,8 @@ def absent_peer(memory):
         ip = "10.66.99.99"
     program = perf(Absent, 7471)
     until(lambda: Stage.wire.pump(0.05) or not program.alive(), "the program gives up")
-    expect(program.wait() > 0 and "HOST_UNREACHABLE" in program.log(), program.log())
+    expect(program.wait() > 0 and "HOST_UNREACHABLE: nobody answers for that address" in
+           program.log(), program.log())
 
 
 @case("a program that is killed while it connects leaves nothing, and its peer is told")

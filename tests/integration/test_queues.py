@@ -277,6 +277,11 @@ def qp_inlined():
     play("qp-inlined")
 
 
+@test("requests of no bytes need neither address nor token, and tell whether the peer is there")
+def qp_nothing():
+    play("qp-nothing")
+
+
 @test("NdkBind: every combination of rights lets a peer do just that")
 def window_rights():
     play("window-rights")
