@@ -66,21 +66,15 @@ class World:
             self.stop(server)
 
 
-def enter(arguments):
-    """Starts this program over in fresh namespaces; returns only in there."""
-    if os.environ.get(INSIDE):
-        subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-        os.mkdir(WORK)
-        for number in ENDS:  # who started us hears them, and ends us
-            signal.signal(number, signal.SIG_IGN)
-        with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w", encoding="ascii") as file:
-            file.write("1")
-        return
-    lock = only_one()
-    sys.exit(supervise(["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid",
-                        "--fork", "--kill-child", "--mount-proc", sys.executable, "-B",
-                        os.path.abspath(sys.argv[0]), *arguments], lock))
+def settle_in():
+    """In namespaces that are fresh: what every program finds there."""
+    subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    os.mkdir(WORK)
+    for number in ENDS:  # who started us hears them, and ends us
+        signal.signal(number, signal.SIG_IGN)
+    with open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w", encoding="ascii") as file:
+        file.write("1")
 
 
 def only_one():
@@ -98,11 +92,14 @@ def only_one():
     return lock
 
 
-def supervise(command, lock):
+def supervise(arguments, lock):
     """
-    Waits for the run. Whatever ends us ends it, and with it all that runs in its namespaces;
-    unshare would wait in spite of a signal.
+    Starts this program over in fresh namespaces and waits. Whatever ends us ends it, and with it all
+    that runs in there; unshare would wait in spite of a signal.
     """
+    command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork",
+               "--kill-child", "--mount-proc", sys.executable, "-B",
+               os.path.abspath(arguments[0]), *arguments[1:]]
     ended_by = []
     with subprocess.Popen(command, env={**os.environ, INSIDE: "1"},
                           pass_fds=[lock.fileno()]) as child:
