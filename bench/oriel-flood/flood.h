@@ -98,6 +98,7 @@ struct flood_qp {
 	uint32_t crc[PLACES];         /* difference that QPN and source port make */
 	uint16_t source_port;
 	uint8_t dead;
+	uint8_t asked; /* for an ACK, since the last progress */
 	uint8_t connected;
 	uint32_t window, windows; /* of its own */
 	uint32_t connection;      /* of the connection manager */

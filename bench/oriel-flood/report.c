@@ -103,14 +103,19 @@ static uint64_t all_bad(const struct flood *f)
 
 void report_line(const struct flood *f)
 {
+	static const double shares[] = { 0.5, 0.99, 0.999, 0.9999, 0.9999999 };
 	const struct flood_counters *c = &f->counters;
 
-	printf("%10.3f %12.0f %12.0f %9.3f %10llu %8llu %8.2f %8.2f %8.2f %8.2f %8.2f\n",
-	       f->elapsed, (double)c->messages / f->elapsed, (double)c->acknowledged / f->elapsed,
-	       gigabits(f), (unsigned long long)c->resent, (unsigned long long)all_bad(f),
-	       histogram_percentile(f->latency, 0.5), histogram_percentile(f->latency, 0.99),
-	       histogram_percentile(f->latency, 0.999), histogram_percentile(f->latency, 0.9999),
-	       histogram_percentile(f->latency, 0.9999999));
+	printf("%10.3f %12.0f %12.0f %9.3f %10llu %8llu", f->elapsed,
+	       (double)c->messages / f->elapsed, (double)c->acknowledged / f->elapsed, gigabits(f),
+	       (unsigned long long)c->resent, (unsigned long long)all_bad(f));
+	for (unsigned int i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
+		if (histogram_count(f->latency))
+			printf(" %8.2f", histogram_percentile(f->latency, shares[i]));
+		else
+			printf(" %8s", "-");
+	}
+	putchar('\n');
 	fflush(stdout);
 	if (c->answers_wrong)
 		printf("%llu of %llu checked answers have a wrong ICRC\n",

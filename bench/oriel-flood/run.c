@@ -45,6 +45,7 @@ static void progress(struct flood *f, struct flood_qp *qp, uint32_t psn)
 	f->counters.acknowledged += done - qp->done;
 	qp->done = done;
 	qp->moved = now;
+	qp->asked = 0;
 	if (qp->sample_time && qp->sample < done) {
 		histogram_add(f->latency,
 			      (uint64_t)((double)(now - qp->sample_time) * f->tick * 1e9));
@@ -58,6 +59,7 @@ static void go_back(struct flood *f, struct flood_qp *qp)
 	qp->next = qp->done;
 	qp->sample_time = 0;
 	qp->moved = rte_rdtsc();
+	qp->asked = 0;
 }
 
 static void acknowledge(struct flood *f, struct flood_qp *qp, const struct wire_view *view)
@@ -245,6 +247,20 @@ static bool send_next(struct flood *f)
 
 /* --- queue pairs that stand still ------------------------------------------------------------- */
 
+/* Sends the last message again, with AckReq, and takes what came meanwhile. */
+static void ask(struct flood *f, struct flood_qp *qp)
+{
+	qp->next--;
+	send_message(f, qp, true);
+	qp->next++;
+	qp->asked = 1;
+	link_poll(f);
+}
+
+/*
+ * A queue pair that sends seldom has not come to a message with AckReq: it asks before it counts as
+ * one that has lost something.
+ */
 static void scan(struct flood *f, uint64_t now, uint32_t still_ms)
 {
 	for (uint32_t i = 0; i < f->qps; i++) {
@@ -253,6 +269,11 @@ static void scan(struct flood *f, uint64_t now, uint32_t still_ms)
 		if (qp->dead || qp->next == qp->done || now < qp->wait ||
 		    now - qp->moved < cycles(f, still_ms / 1e3))
 			continue;
+		if (!qp->asked && !answers_each(f) && f->options.peer == PEER_RESPONDER) {
+			qp->moved = now;
+			ask(f, qp);
+			continue;
+		}
 		f->counters.timeouts++;
 		f->answers_then = f->counters.answers;
 		go_back(f, qp);
@@ -280,21 +301,18 @@ static void ask_again(struct flood *f)
 
 		if (qp->dead || qp->next == qp->done)
 			continue;
-		qp->next--;
-		send_message(f, qp, true);
-		qp->next++;
-		link_poll(f);
+		ask(f, qp);
 	}
 	link_flush(f);
 }
 
 static void drain(struct flood *f)
 {
-	uint64_t now = rte_rdtsc(), end = now + cycles(f, DRAIN_SECONDS), ask = now;
+	uint64_t now = rte_rdtsc(), end = now + cycles(f, DRAIN_SECONDS), next_ask = now;
 
 	while (outstanding(f) && (now = rte_rdtsc()) < end) {
-		if (now >= ask) {
-			ask = now + cycles(f, 0.05);
+		if (now >= next_ask) {
+			next_ask = now + cycles(f, 0.05);
 			if (!answers_each(f))
 				ask_again(f);
 			scan(f, now, DRAIN_MS);
@@ -310,14 +328,14 @@ static void drain(struct flood *f)
 static bool still_answers(struct flood *f)
 {
 	const uint64_t before = f->counters.answers;
-	uint64_t now = rte_rdtsc(), end = now + cycles(f, PROOF_SECONDS), ask = now;
+	uint64_t now = rte_rdtsc(), end = now + cycles(f, PROOF_SECONDS), next_ask = now;
 	uint32_t i = 0;
 
 	if (f->options.peer != PEER_RESPONDER || !f->counters.timeouts || before != f->answers_then)
 		return true;
 	while (f->counters.answers == before && (now = rte_rdtsc()) < end) {
-		if (now >= ask) {
-			ask = now + cycles(f, 0.05);
+		if (now >= next_ask) {
+			next_ask = now + cycles(f, 0.05);
 			while (i < f->qps && f->qp[i].dead)
 				i++;
 			if (i == f->qps)

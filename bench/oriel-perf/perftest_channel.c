@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE 15u /* seconds */
+#define PATIENCE 60u /* seconds: an emulated peer takes long to register its memory */
 
 static uint64_t now_ns(void)
 {

@@ -212,6 +212,13 @@ static bool open_queue_pairs(struct session *session)
 	return true;
 }
 
+static bool is_in_process(const char *socket)
+{
+	const char *named = socket ? socket : getenv("ORIEL_SOCKET");
+
+	return named && !strncmp(named, ORIEL_IN_PROCESS, strlen(ORIEL_IN_PROCESS));
+}
+
 bool session_open(struct session *session, const struct session_options *options)
 {
 	const ORIEL_OPEN_PARAMETERS parameters = { .Size = sizeof(parameters),
@@ -223,10 +230,11 @@ bool session_open(struct session *session, const struct session_options *options
 	status = OrielOpenAdapter(&parameters, &session->adapter);
 	if (!NT_SUCCESS(status)) {
 		session->adapter = NULL;
-		fprintf(stderr,
-			"oriel-perf: no session with a data plane: %s (-d or ORIEL_SOCKET names "
-			"orield's socket)\n",
-			OrielOpenErrorText());
+		fprintf(stderr, "oriel-perf: no session with a data plane: %s%s\n",
+			OrielOpenErrorText(),
+			is_in_process(options->socket)
+				? ""
+				: " (-d or ORIEL_SOCKET names orield's socket)");
 		return false;
 	}
 	return choose_local(session) && check_limits(session) && open_objects(session) &&

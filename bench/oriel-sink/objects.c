@@ -132,6 +132,16 @@ static bool open_memory(struct sink *sink)
 	return NT_SUCCESS(status) || sink_complain("registering memory", status);
 }
 
+/* So many are a matter of the daemon's configuration. */
+static bool complain_of_many(struct sink *sink, const char *what, const char *key)
+{
+	sink_complain(what, sink->failed);
+	if (sink->failed == STATUS_INSUFFICIENT_RESOURCES && !sink_stop)
+		fprintf(stderr, "oriel-sink: %s in orield's configuration says how many it has\n",
+			key);
+	return false;
+}
+
 static bool open_queue_pairs(struct sink *sink)
 {
 	const uint32_t receives = receives_of_each(&sink->options);
@@ -144,9 +154,9 @@ static bool open_queue_pairs(struct sink *sink)
 		    !begun(sink, place,
 			   NdkCreateQp(sink->pd, sink->cq, sink->cq, &sink->qp[i], receives, sends,
 				       1, 1, 0, on_created, place, &sink->qp[i])))
-			return sink_complain("queue pair", sink->failed);
+			return complain_of_many(sink, "queue pairs", "max-queue-pairs");
 	}
-	return settle(sink, 0) || sink_complain("queue pairs", sink->failed);
+	return settle(sink, 0) || complain_of_many(sink, "queue pairs", "max-queue-pairs");
 }
 
 static bool open_windows(struct sink *sink)
@@ -158,9 +168,9 @@ static bool open_windows(struct sink *sink)
 
 		if (!place ||
 		    !begun(sink, place, NdkCreateMw(sink->pd, on_created, place, &sink->mw[i])))
-			return sink_complain("window", sink->failed);
+			return complain_of_many(sink, "windows", "max-windows");
 	}
-	return settle(sink, 0) || sink_complain("windows", sink->failed);
+	return settle(sink, 0) || complain_of_many(sink, "windows", "max-windows");
 }
 
 static bool post_receives(struct sink *sink)

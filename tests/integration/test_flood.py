@@ -117,6 +117,19 @@ def mappings(process):
         return len(file.readlines())
 
 
+@test("queue pairs that send too seldom for an AckReq ask for it: what is not lost is not sent again")
+def seldom():
+    table = f"{rig.WORK}/table-seldom"
+    sink_process = Process("sink", [rig.program("oriel-sink"), "--peer", "10.66.0.2", "--table",
+                                    table, "-q", "500"], {"ORIEL_SOCKET": Stage.daemon.socket})
+    def few_again():  # the daemon itself may have been late in some run, on a busy machine
+        report = flood("--table", table, "-q", "500", "-r", "1000", "-D", "0.6", "-a", "1000")
+        served(report, "two messages a second on each")
+        return report["counters"]["resent"] < report["counters"]["messages"] / 2
+    until(few_again, "most are acknowledged when asked for")
+    expect_equal(sink_process.stop(), 0, "exit status of the sink")
+
+
 @test("thousands of queue pairs and windows: they share mappings, of which a process has 65,530")
 def thousands():
     baseline, before = Stage.daemon.counts(), mappings(Stage.daemon)
@@ -166,6 +179,12 @@ def table_waits():
                                     "/nowhere/table"], {"ORIEL_SOCKET": Stage.daemon.socket})
     expect_equal(sink_process.wait(), 1, "exit status of the sink")
     expect("/nowhere/table.part: No such file" in sink_process.log(), sink_process.log())
+    many = Process("sink", [rig.program("oriel-sink"), "--peer", "10.66.0.2", "--table",
+                            f"{rig.WORK}/table-many", "-q", "17000"],
+                   {"ORIEL_SOCKET": Stage.daemon.socket})
+    expect_equal(many.wait(), 1, "exit status with more queue pairs than there are")
+    expect("max-queue-pairs in orield's configuration" in many.log(), many.log())
+    expect(not os.path.exists(f"{rig.WORK}/table-many.part"), "half a table was left")
 
 
 @test("a sink whose generator is not there says what it waits for; without its daemon it ends")
