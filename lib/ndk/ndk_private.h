@@ -232,6 +232,7 @@ struct adapter {
 	uint32_t workers;
 	struct shm_session *session;
 	uint64_t session_size;
+	bool rung;                 /* atomic; a doorbell waits for the next turn of `plane` */
 	struct ndk_plane plane;    /* all zero: there is a daemon */
 	struct adapter *next_open; /* all of the process */
 
@@ -319,6 +320,7 @@ static inline unsigned int plane_turn(struct adapter *adapter)
 {
 	if (!adapter->plane.turn)
 		return 0;
+	__atomic_store_n(&adapter->rung, false, __ATOMIC_RELAXED);
 	return adapter->plane.turn(adapter->plane.context, false);
 }
 

@@ -18,8 +18,11 @@ _Static_assert(sizeof(NDK_SGE) == sizeof(struct shm_sge) &&
 
 static void ring_worker(const struct qp *qp, uint32_t worker)
 {
-	const struct adapter *adapter = qp->object.adapter;
+	struct adapter *adapter = qp->object.adapter;
 	uint64_t one = 1;
+
+	if (adapter->plane.turn)
+		__atomic_store_n(&adapter->rung, true, __ATOMIC_RELAXED);
 
 	if (shm_doorbell_ring(&adapter->session->worker[worker], qp->doorbell) &&
 	    write(adapter->worker_fd[worker], &one, sizeof(one)) < 0)

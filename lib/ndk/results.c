@@ -187,13 +187,14 @@ static STAMPED void take_what_is_there(struct cq *cq, struct results *results, e
 
 /*
  * Where the caller drives the data plane, an empty CQ gives it one turn and is then asked anew; one
- * that was empty when it was last asked gives the turn first.
+ * that was empty when it was last asked gives the turn first, and so does whoever has posted since.
  */
 static STAMPED ULONG take_results(struct cq *cq, void *first, ULONG room, enum form form)
 {
 	struct results results = { .first = first, .room = room };
 	struct adapter *adapter = cq->object.adapter;
-	bool turned = __atomic_load_n(&cq->was_empty, __ATOMIC_RELAXED);
+	bool turned = __atomic_load_n(&cq->was_empty, __ATOMIC_RELAXED) ||
+		      __atomic_load_n(&adapter->rung, __ATOMIC_RELAXED);
 
 	if (turned)
 		plane_turn(adapter);
