@@ -19,7 +19,8 @@ bool fault_fits(const struct net_fault *fault);
  */
 const char *fault_set(struct net_fault *fault, const char *key, const char *value);
 
-/* Registers /oriel/fault, which sets and shows the faults of ports. */
-void fault_command_start(struct net *net);
+struct rte_tel_data;
+/* Sets the faults of ports as the parameters of /oriel/fault say, if any, and shows them. */
+void fault_command(struct net *net, const char *parameters, struct rte_tel_data *data);
 
 #endif

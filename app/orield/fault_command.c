@@ -9,7 +9,6 @@
 #include "orield/fault.h"
 #include "orield/telemetry.h"
 
-static struct net *faulty;
 static const char *const directions[2] = { "receive", "transmit" };
 
 /* --- a command --------------------------------------------------------------------- */
@@ -132,7 +131,7 @@ static void add_direction(struct rte_tel_data *data, const struct net_fault *fau
 	}
 }
 
-static void add_port(struct rte_tel_data *data, unsigned int port)
+static void add_port(const struct net *net, struct rte_tel_data *data, unsigned int port)
 {
 	struct rte_tel_data *part = rte_tel_data_alloc();
 	struct net_port_status status;
@@ -141,12 +140,12 @@ static void add_port(struct rte_tel_data *data, unsigned int port)
 	if (!part)
 		return;
 	rte_tel_data_start_dict(part);
-	if (net_port_status(faulty, port, &status)) {
+	if (net_port_status(net, port, &status)) {
 		rte_tel_data_add_dict_string(part, "name", status.name);
 		for (enum net_direction d = NET_RECEIVE; d <= NET_TRANSMIT; d++) {
 			struct net_fault fault;
 
-			net_get_fault(faulty, port, d, &fault);
+			net_get_fault(net, port, d, &fault);
 			add_direction(part, &fault, &status.fault[d], directions[d]);
 		}
 	}
@@ -155,30 +154,19 @@ static void add_port(struct rte_tel_data *data, unsigned int port)
 		rte_tel_data_free(part);
 }
 
-/* The library has a thread for each client, and settings want one writer. */
-static int on_fault(const char *command, const char *parameters, struct rte_tel_data *data)
+void fault_command(struct net *net, const char *parameters, struct rte_tel_data *data)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* settings want one writer */
 	char problem[RTE_TEL_MAX_STRING_LEN] = "";
 	int error = 0;
 
-	(void)command;
 	pthread_mutex_lock(&lock);
 	rte_tel_data_start_dict(data);
 	if (parameters && *parameters)
-		error = run(faulty, parameters, problem, sizeof(problem));
+		error = run(net, parameters, problem, sizeof(problem));
 	if (error)
 		rte_tel_data_add_dict_string(data, "error", problem);
-	for (unsigned int p = 0; !error && p < net_get_config(faulty)->ports; p++)
-		add_port(data, p);
+	for (unsigned int p = 0; !error && p < net_get_config(net)->ports; p++)
+		add_port(net, data, p);
 	pthread_mutex_unlock(&lock);
-	return 0;
-}
-
-void fault_command_start(struct net *net)
-{
-	faulty = net;
-	rte_telemetry_register_cmd(
-		"/oriel/fault", on_fault,
-		"Injected faults; parameters: port, direction, KEY=VALUE or off");
 }

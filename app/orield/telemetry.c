@@ -18,12 +18,17 @@
 /* A reply holds 16 KiB at the most: so many queue pairs, and the rest by another request. */
 #define MOST_QPS 48u
 
+/*
+ * The library has a thread for each client, and asks no end of them. So whoever answers holds the
+ * lock, and what he shows stays as long; who ends the daemon waits for no more than those.
+ */
 static struct {
+	pthread_rwlock_t lock;
 	const struct control *control;
-	struct net *net;
+	struct net *net; /* NULL: the daemon ends */
 	struct transport_shared *shared;
 	char link[128];
-} telemetry;
+} telemetry = { .lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP };
 
 /* The library nests dictionaries in dictionaries only, so lists are keyed by number. */
 static void add_numbered(struct rte_tel_data *data, unsigned int number, struct rte_tel_data *part)
@@ -264,10 +269,10 @@ static int on_qps(const char *command, const char *parameters, struct rte_tel_da
 	return 0;
 }
 
-/* parameters: "on", "off", or none. Each connection has a thread of its own. */
+/* parameters: "on", "off", or none. */
 static int on_congestion(const char *command, const char *parameters, struct rte_tel_data *data)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* settings want one writer */
 	struct congestion_parameters congestion;
 
 	if (parameters && strcmp(parameters, "on") != 0 && strcmp(parameters, "off") != 0)
@@ -304,27 +309,56 @@ static int on_move(const char *command, const char *parameters, struct rte_tel_d
 	return 0;
 }
 
+static int on_fault(const char *command, const char *parameters, struct rte_tel_data *data)
+{
+	fault_command(telemetry.net, parameters, data);
+	return 0;
+}
+
+/* --- the socket ------------------------------------------------------------------------------ */
+
+static const struct {
+	const char *name;
+	telemetry_cb run;
+	const char *help;
+} commands[] = {
+	{ "/oriel/status", on_status, "State of the daemon" },
+	{ "/oriel/ports", on_ports, "Ports and their counters" },
+	{ "/oriel/workers", on_workers, "Counters of each worker" },
+	{ "/oriel/verdicts", on_verdicts, "Frames and work requests refused, by reason" },
+	{ "/oriel/sessions", on_sessions, "Local programs" },
+	{ "/oriel/qps", on_qps, "Queue pairs; parameter: index to begin with" },
+	{ "/oriel/move", on_move, "A queue pair to another worker; parameters: QPN,WORKER" },
+	{ "/oriel/fault", on_fault,
+	  "Injected faults; parameters: port, direction, KEY=VALUE or off" },
+	{ "/oriel/congestion", on_congestion, "Congestion control; parameter: on or off" },
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static int on_command(const char *name, const char *parameters, struct rte_tel_data *data)
+{
+	int status = -ENODEV;
+
+	pthread_rwlock_rdlock(&telemetry.lock);
+	for (size_t i = 0; telemetry.net && i < COMMANDS; i++)
+		if (!strcmp(name, commands[i].name))
+			status = commands[i].run(name, parameters, data);
+	pthread_rwlock_unlock(&telemetry.lock);
+	return status;
+}
+
 void telemetry_start(const struct control *control, struct net *net,
 		     struct transport_shared *shared, const char *socket_path)
 {
 	char target[256];
 
+	pthread_rwlock_wrlock(&telemetry.lock);
 	telemetry.control = control;
 	telemetry.net = net;
 	telemetry.shared = shared;
-	rte_telemetry_register_cmd("/oriel/status", on_status, "State of the daemon");
-	rte_telemetry_register_cmd("/oriel/ports", on_ports, "Ports and their counters");
-	rte_telemetry_register_cmd("/oriel/workers", on_workers, "Counters of each worker");
-	rte_telemetry_register_cmd("/oriel/verdicts", on_verdicts,
-				   "Frames and work requests refused, by reason");
-	rte_telemetry_register_cmd("/oriel/sessions", on_sessions, "Local programs");
-	rte_telemetry_register_cmd("/oriel/qps", on_qps,
-				   "Queue pairs; parameter: index to begin with");
-	rte_telemetry_register_cmd("/oriel/move", on_move,
-				   "A queue pair to another worker; parameters: QPN,WORKER");
-	fault_command_start(net);
-	rte_telemetry_register_cmd("/oriel/congestion", on_congestion,
-				   "Congestion control; parameter: on or off");
+	pthread_rwlock_unlock(&telemetry.lock);
+	for (size_t i = 0; i < COMMANDS; i++)
+		rte_telemetry_register_cmd(commands[i].name, on_command, commands[i].help);
 	snprintf(target, sizeof(target), "%s/dpdk_telemetry.v2", rte_eal_get_runtime_dir());
 	snprintf(telemetry.link, sizeof(telemetry.link), "%s.telemetry", socket_path);
 	unlink(telemetry.link);
@@ -335,6 +369,9 @@ void telemetry_start(const struct control *control, struct net *net,
 
 void telemetry_stop(void)
 {
+	pthread_rwlock_wrlock(&telemetry.lock);
+	telemetry.net = NULL;
+	pthread_rwlock_unlock(&telemetry.lock);
 	if (telemetry.link[0])
 		unlink(telemetry.link);
 }

@@ -13,6 +13,7 @@
  */
 void telemetry_start(const struct control *control, struct net *net,
 		     struct transport_shared *shared, const char *socket_path);
+/* Returns when nobody is being answered, and nobody is any more. */
 void telemetry_stop(void);
 
 #endif

@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 
 import rig
@@ -270,6 +271,35 @@ def paths():
     server = Daemon("c", rig.memif("c", "server"), "10.66.0.1/24", wait=False,
                     more="socket-group = no-such-group\n")
     expect(server.wait() > 0 and "no-such-group" in server.log(), server.log())
+
+
+def ask_until_it_ends(server, command, answers):
+    """Without a pause; how many answers came."""
+    with contextlib.suppress(OSError), \
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(rig.PATIENCE)
+        connection.connect(f"{server.socket}.telemetry")
+        connection.recv(1024)
+        while True:
+            connection.send(command)
+            if not connection.recv(65536):
+                break
+            answers[command] = answers.get(command, 0) + 1
+
+
+@test("a daemon that is asked for its state while it stops ends with status 0")
+def asked_at_the_end():
+    for _ in range(2 if rig.QUICK else 5):
+        server, answers = daemon(), {}
+        commands = (b"/oriel/status", b"/oriel/ports", b"/oriel/workers", b"/oriel/qps")
+        threads = [threading.Thread(target=ask_until_it_ends, args=(server, command, answers))
+                   for command in commands]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(answers) == len(commands), lambda: f"all are being answered: {answers}")
+        expect_equal(server.stop(), 0, "exit status")
+        for thread in threads:
+            thread.join()
 
 
 @test("socket-group: members may come in, others may not")
