@@ -42,6 +42,7 @@ struct door {
 	bool running;
 	uint32_t stop; /* atomic */
 	int wake_fd;
+	uint64_t looked_at;          /* for servers, ms */
 	int listener[NET_MAX_PORTS]; /* a server's outer, a client's inner socket; -1: none */
 	struct way way[WAYS];
 };
@@ -224,8 +225,24 @@ static void own_driver_comes(struct door *door, uint32_t index)
 		close_socket(&driver);
 }
 
+/* Whoever comes and goes at another port does not keep us from it. */
+static bool time_to_look(struct door *door)
+{
+	struct timespec time;
+	uint64_t now;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	now = (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+	if (now - door->looked_at < LOOK_MS)
+		return false;
+	door->looked_at = now;
+	return true;
+}
+
 static void look_for_servers(struct door *door)
 {
+	if (!time_to_look(door))
+		return;
 	for (struct way *way = door->way; way < door->way + WAYS; way++) {
 		if (!way->port || way->peer >= 0)
 			continue;
@@ -303,11 +320,11 @@ static void *door_run(void *argument)
 
 	pthread_setname_np(pthread_self(), "oriel-door");
 	while (!__atomic_load_n(&door->stop, __ATOMIC_ACQUIRE)) {
-		int events = poll(event, EVENTS, fill_events(door, event) ? LOOK_MS : -1);
+		const bool waits = fill_events(door, event);
 
-		if (events > 0)
+		if (poll(event, EVENTS, waits ? LOOK_MS : -1) > 0)
 			serve(door, event);
-		else if (events == 0)
+		if (waits)
 			look_for_servers(door);
 	}
 	for (struct way *way = door->way; way < door->way + WAYS; way++)

@@ -85,14 +85,20 @@ union control {
 	struct cmsghdr align;
 };
 
+/* The room for one holds two, as it is aligned: the kernel fills it, and nobody asked for more. */
 static int passed_descriptor(struct msghdr *header)
 {
 	struct cmsghdr *control = CMSG_FIRSTHDR(header);
+	size_t count = 0;
 	int fd = -1;
 
-	if (control && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS &&
-	    control->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&fd, CMSG_DATA(control), sizeof(int));
+	if (control && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS)
+		count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	for (size_t i = count; i-- > 0;) {
+		memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(int));
+		if (i > 0)
+			close(fd);
+	}
 	return fd;
 }
 
