@@ -5,6 +5,7 @@ import re
 import socket
 import struct
 import subprocess
+import threading
 
 import rig
 import roce
@@ -223,6 +224,31 @@ def memif_client_leaves():
     other = Daemon("b", devices[1], "10.66.0.2/24", number=1)
     rig.until(lambda: other.port()["link"] == "up", "a client that stays has a link")
     stop(other, daemon)
+
+
+def visit(path, ended):
+    while not ended.is_set():
+        Memif(path).leave()
+
+
+@test("a net_memif client finds its server again though visitors come to another port without a pause")
+def memif_visitors():
+    server = Daemon("b", rig.memif("m", "server"), "10.66.1.2/24", number=1)
+    second = rig.memif("m", "client").replace("net_memif0", "net_memif1")
+    daemon = Daemon("a", rig.memif("l", "server"), "10.66.0.1/24",
+                    port=f"[port second]\ndevice = {second}\nip = 10.66.1.1/24\n")
+    ended = threading.Event()
+    visitor = threading.Thread(target=visit, args=(f"{rig.WORK}/l.memif", ended))
+    visitor.start()
+    try:
+        server.kill()
+        rig.until(lambda: daemon.ask()["ports"]["1"]["link"] == "down", "the link goes down")
+        server = Daemon("b", rig.memif("m", "server"), "10.66.1.2/24", number=1)
+        rig.until(lambda: daemon.ask()["ports"]["1"]["link"] == "up", "the link comes up again")
+    finally:
+        ended.set()
+        visitor.join()
+    stop(daemon, server)
 
 
 @test("an interface that goes down, up, and away under a port: delays, and no crash", slow=True)
