@@ -48,6 +48,7 @@ vlan = {vlan}
 
 TARGET_CONFIG = """[target]
 socket = {socket}
+probe = {probe}
 
 [export scratch]
 listen = {ipv4}:7471, [{ipv6}]:7471
@@ -197,14 +198,15 @@ class Rig:
         said = self.guest("dmesg | tail -n 5; /usr/bin/ip -s link show eth0; uptime; true")
         return f"the guest:\n{said}"
 
-    def configure(self, mtu=1500, vlan=0):
+    def configure(self, mtu=1500, vlan=0, probe=0):
         """What the daemon is like from its next start on."""
         self.daemon_address = address(vlan, 1)
         self.guest_address = address(vlan, 2)
         of_ports = {f"ipv{version}": text for version, text in self.daemon_address.items()}
         self.write("orield", DAEMON_CONFIG.format(socket=self.socket, device=self.device,
                                                   mtu=mtu, vlan=vlan, **of_ports))
-        self.write("oriel-target", TARGET_CONFIG.format(socket=self.socket, **of_ports))
+        self.write("oriel-target", TARGET_CONFIG.format(socket=self.socket, probe=probe,
+                                                        **of_ports))
 
     def start_both(self):
         if os.path.exists(self.vhost):
@@ -235,6 +237,11 @@ class Rig:
         said = command(self.programs["orielctl"], "--socket", self.socket, "--json", "status")
         status = json.loads(said)["status"]
         return {name: status[name] for name in OBJECTS}
+
+    def count(self, name):
+        """A counter of the daemon's workers."""
+        said = command(self.programs["orielctl"], "--socket", self.socket, "--json", "stats")
+        return sum(worker[name] for worker in json.loads(said)["workers"].values())
 
     def start(self, name):
         with open(f"{self.dir}/{name}.log", "a") as log:

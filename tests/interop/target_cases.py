@@ -65,8 +65,20 @@ def objects_at_rest(rig, seconds=PATIENCE):
 
 
 def target_killed(rig):
-    """The daemon disconnects the dead target's peers, lives on, and serves the next target."""
-    rig.guest(f"export-client -a {rig.daemon_address[4]} hold 60 >/tmp/hold 2>&1 &")
+    """The daemon disconnects the dead target's peers, lives on, and serves the next target. Before
+    that the target has asked the idle peer whether it is there, and got its answers."""
+    rig.configure(probe=1)
+    rig.end("oriel-target")
+    rig.start("oriel-target")
+    rig.client(4, "wait 60")
+    asked = rig.count("tx_write")
+    rig.guest(f"export-client -a {rig.daemon_address[4]} hold 90 >/tmp/hold 2>&1 &")
+    wait_for_line(rig, "/tmp/hold", "# holding")
+    deadline = time.monotonic() + PATIENCE
+    while rig.count("tx_write") < asked + 3:    # each but the first comes behind an answer
+        if time.monotonic() > deadline:
+            raise Failure(f"an idle peer was not asked: {rig.log('oriel-target')}")
+        time.sleep(0.2)
     wait_for_line(rig, "/tmp/hold", "# holding")
     rig.kill("oriel-target")
     try:
