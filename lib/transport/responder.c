@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "memory/access.h"
+#include "memory/place.h"
 #include "transport/private.h"
 
 /* --- answers -------------------------------------------------------------------------- */
@@ -405,7 +406,7 @@ static ALWAYS_INLINE enum access_reason place_write(struct transport *t, struct 
 		access_check(t->shared->memory, &who, m->token, m->address + offset_of(qp, flags),
 			     first ? m->length : view->payload_length, RIGHT_REMOTE_WRITE, &access);
 	if (likely(reason == ACCESS_OK)) {
-		memcpy(access.pointer, view->payload, view->payload_length);
+		memory_place(access.pointer, view->payload, view->payload_length);
 		if (unlikely(access_poisoned(&access)))
 			reason = ACCESS_POISONED;
 	}

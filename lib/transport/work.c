@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "memory/place.h"
 #include "transport/private.h"
 
 /* The copy is what we have: nothing after this may look at shared memory again. */
@@ -313,7 +314,7 @@ enum access_reason work_scatter(struct transport *t, const struct accessor *who,
 				       sge[i].address + offset, piece, RIGHT_LOCAL_WRITE, &access);
 		if (reason != ACCESS_OK)
 			return reason;
-		memcpy(access.pointer, data, piece);
+		memory_place(access.pointer, data, piece);
 		if (access_poisoned(&access))
 			return ACCESS_POISONED;
 		data += piece;
