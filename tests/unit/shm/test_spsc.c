@@ -6,12 +6,6 @@
 
 #include "shm/spsc.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define ENTRIES 200000u
-#else
-#define ENTRIES 3000000u
-#endif
-
 /* --- full and empty ------------------------------------------------------------------- */
 
 static const uint32_t starts[] = { 0, 1, 7, 0x7fffffff, 0xfffffff0, 0xfffffffe, 0xffffffff };
