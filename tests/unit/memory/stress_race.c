@@ -20,13 +20,14 @@
 
 #include "memory/memory.h"
 
-#define WORKERS 2u
-#define SESSION 1u
-#define SIZE    8192u
-#define BASE    0x10000ull
-#define OBJECTS 3u /* windows, regions, fast-register regions, each */
-#define TOKENS  6u
-#define PENDING 8u
+#define WORKERS        2u
+#define LEAST_SESSIONS 2 /* however little time the machine has for us */
+#define SESSION        1u
+#define SIZE           8192u
+#define BASE           0x10000ull
+#define OBJECTS        3u /* windows, regions, fast-register regions, each */
+#define TOKENS         6u
+#define PENDING        8u
 
 struct race {
 	struct arena arena;
@@ -440,7 +441,7 @@ int main(int argc, char **argv)
 			die("pthread_create failed", 2);
 	}
 	hold_workers(&r);
-	for (; time(NULL) < end; sessions++)
+	for (; sessions < LEAST_SESSIONS || time(NULL) < end; sessions++)
 		one_session(&r, &random);
 	set(&r.stop, 1);
 	set(&r.hold, 0);

@@ -33,6 +33,7 @@
 
 #define HOLD_PAUSES  200 /* a worker between check and store */
 #define WATCH_PASSES 20  /* each longer than that */
+#define LEAST_CYCLES 4   /* however little time the machine has for us */
 
 struct stress {
 	struct arena arena;
@@ -324,7 +325,8 @@ int main(int argc, char **argv)
 			die("pthread_create");
 	}
 	memory_reader_online(s.memory, REVOKER);
-	while (!__atomic_load_n(&s.stop, __ATOMIC_RELAXED) && now_ns() < deadline)
+	while (!__atomic_load_n(&s.stop, __ATOMIC_RELAXED) &&
+	       (s.cycles < LEAST_CYCLES || now_ns() < deadline))
 		cycle(&s);
 	memory_reader_offline(s.memory, REVOKER);
 	__atomic_store_n(&s.stop, 1, __ATOMIC_RELAXED);
