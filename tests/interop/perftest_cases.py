@@ -3,9 +3,12 @@
 import re
 import subprocess
 
+from example_cases import wait_for
 from rig import GUEST_HOST_ADDRESS, HOST_ADDRESS, Failure
 
 PATIENCE = 120
+TCP_PORT = 18515
+LISTENS = "0A"      # TCP_LISTEN in /proc/net/tcp
 
 # Flags that both sides get. Little goes each way: an emulated peer moves a few MB a second.
 RELIABLE = ["write_bw", "read_bw", "send_bw", "atomic_bw", "write_lat", "read_lat", "send_lat",
@@ -43,9 +46,12 @@ def stock(test, flags, host, ipv6):
 
 def serve(rig, test, flags, ipv6=False):
     """oriel-perf waits, the stock client comes."""
+    by_cm, before = "-R" in flags, rig.objects()["listeners"]
     server = rig.example("oriel-perf", *ours(test, flags, [], ipv6))
     try:
-        host = rig.daemon_address[4] if "-R" in flags else HOST_ADDRESS
+        wait_for(lambda: server.poll() is not None or
+                 (rig.objects()["listeners"] > before if by_cm else somebody_listens()))
+        host = rig.daemon_address[4] if by_cm else HOST_ADDRESS
         said = rig.guest(stock(test, flags, host, ipv6), PATIENCE)
         must_end(rig, server)
     except Failure as failure:
@@ -54,6 +60,16 @@ def serve(rig, test, flags, ipv6=False):
         server.kill()
         server.wait()
     must_show(test, said)
+
+
+def somebody_listens():
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(path) as file:
+            for line in list(file)[1:]:
+                _, local, _, state, *_ = line.split()
+                if state == LISTENS and int(local.rpartition(":")[2], 16) == TCP_PORT:
+                    return True
+    return False
 
 
 def ask(rig, test, flags, ipv6=False):
