@@ -112,6 +112,7 @@ struct control {
 	struct waiting_request *first_waiting, *retried;
 	uint32_t waiting;
 	struct incoming *first_incoming;
+	uint32_t last_incoming; /* session that had its turn */
 	struct control_status status;
 };
 

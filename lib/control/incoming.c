@@ -34,6 +34,25 @@ static void append(struct control *control, struct incoming *incoming)
 	*link = incoming;
 }
 
+/* Sessions have their turns one behind the other, however much each has brought. */
+static struct incoming **whose_turn(struct control *control)
+{
+	const uint32_t last = control->last_incoming;
+	struct incoming **chosen = &control->first_incoming;
+	uint32_t nearest = CONTROL_MAX_SESSIONS;
+
+	for (struct incoming **link = chosen; *link; link = &(*link)->next) {
+		uint32_t distance =
+			((*link)->session + CONTROL_MAX_SESSIONS - last - 1) % CONTROL_MAX_SESSIONS;
+
+		if (distance < nearest) {
+			nearest = distance;
+			chosen = link;
+		}
+	}
+	return chosen;
+}
+
 void incoming_add(struct control *control, uint32_t session, uint64_t cookie, int fd)
 {
 	struct incoming *incoming = malloc(sizeof(*incoming));
@@ -54,17 +73,17 @@ void incoming_add(struct control *control, uint32_t session, uint64_t cookie, in
 
 bool incoming_poll(struct control *control)
 {
-	struct incoming *incoming = control->first_incoming;
+	struct incoming **link = whose_turn(control);
+	struct incoming *incoming = *link;
 	int error;
 
 	if (!incoming)
 		return false;
-	control->first_incoming = incoming->next;
+	control->last_incoming = incoming->session;
 	error = segment_populate(control->memory, incoming->segment);
-	if (error == -EAGAIN) {
-		append(control, incoming); /* others have their turns */
+	if (error == -EAGAIN)
 		return true;
-	}
+	*link = incoming->next;
 	if (error)
 		say_refused(control, incoming->session, error);
 	free(incoming);

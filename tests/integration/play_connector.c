@@ -295,8 +295,61 @@ static void connector_crossing(struct end *a, struct end *b)
 	complete_and_talk(&backward, b, two, right, 0);
 }
 
+/* A thread that posts on a queue pair and takes the results, until a post is refused. */
+struct poster {
+	struct end *end;
+	NDK_QP *qp;
+	uint32_t posted, taken;
+	NTSTATUS refused;
+};
+
+static void *post_until_refused(void *argument)
+{
+	struct poster *poster = argument;
+	NTSTATUS status = STATUS_SUCCESS;
+	NDK_RESULT entry[16];
+
+	while (NT_SUCCESS(status) || status == STATUS_NO_MORE_ENTRIES) {
+		status = NdkWrite(poster->qp, NULL, NULL, 0, 0, 0, 0);
+		if (NT_SUCCESS(status))
+			__atomic_fetch_add(&poster->posted, 1, __ATOMIC_RELAXED);
+		poster->taken += NdkGetCqResults(poster->end->cq, entry, 16);
+	}
+	poster->refused = status;
+	while (poster->taken < poster->posted)
+		poster->taken += NdkGetCqResults(poster->end->cq, entry, 16);
+	return NULL;
+}
+
+/* NdkCloseConnector beside posts on its queue pair: each of them is refused or completes, once. */
+static void connector_closed_beside(struct end *a, struct end *b)
+{
+	struct server server;
+
+	serve(&server, b, MOST);
+	for (unsigned int i = 0; i < MOST; i++) {
+		struct poster poster = { .end = a, .qp = create_qp(a, NULL) };
+		NDK_CONNECTOR *connector = create_connector(a);
+		pthread_t thread;
+
+		SUCCEEDS(connect_to(&server, a, connector, poster.qp, NULL, 0, PORT));
+		complete_and_talk(&server, a, connector, poster.qp, i);
+		DEMAND(!pthread_create(&thread, NULL, post_until_refused, &poster), "thread");
+		while (__atomic_load_n(&poster.posted, __ATOMIC_RELAXED) < 100)
+			OrielProgress(a->adapter);
+		close_object(a, &connector->Header);
+		pthread_join(thread, NULL);
+		expect_status(poster.refused, STATUS_CONNECTION_INVALID,
+			      "the first that came late");
+		DEMAND(poster.taken == poster.posted, "%u posted, %u completed", poster.posted,
+		       poster.taken);
+		no_result(a, "no more of them");
+	}
+}
+
 const struct scene connector_scenes[] = {
 	{ "connector-abandons", connector_abandons },
+	{ "connector-closed-beside", connector_closed_beside },
 	{ "connector-crossing", connector_crossing },
 	{ "connector-data", connector_data },
 	{ "connector-disconnects", connector_disconnects },

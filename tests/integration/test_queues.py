@@ -209,6 +209,11 @@ def connector_data():
     play("connector-data")
 
 
+@test("a connector that is closed while another thread posts on its queue pair")
+def connector_closed_beside():
+    play("connector-closed-beside")
+
+
 @test("connections that the active side rejects or abandons, and requests nobody answers")
 def connector_refusals():
     plays("connector-rejects", "connector-abandons", "connector-ignored")

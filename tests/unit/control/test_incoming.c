@@ -99,6 +99,19 @@ Test(incoming, who_brings_little_does_not_wait_for_who_brings_much)
 	cr_assert(incoming_of(&control, 1), "the other is not through yet");
 }
 
+Test(incoming, who_brings_many_has_no_more_turns_than_who_brings_one)
+{
+	unsigned int turns = 0;
+
+	for (uint64_t cookie = 1; cookie <= 4; cookie++)
+		incoming_add(&control, 1, cookie, sealed(LARGE));
+	incoming_add(&control, 2, 1, sealed(2 * SMALL));
+	for (; incoming_of(&control, 2); turns++)
+		cr_assert(incoming_poll(&control));
+	cr_assert_leq(turns, 2 * (2 * SMALL >> 20), "every other turn, of a megabyte at least");
+	cr_assert_eq(segment_find(control.memory, 1, 1), 0);
+}
+
 Test(incoming, one_cookie_names_one_memory_from_the_first_moment_on)
 {
 	cr_redirect_stderr();
