@@ -81,9 +81,13 @@ def latency(results):
 
 
 def cost_by_number(results):
-    cost = lambda points: [(n, 1e9 / rate) for n, rate in points]  # noqa: E731
-    curves = [("queue pairs", cost(medians(results, r"count_qps(\d+)"))),
-              ("windows", cost(medians(results, r"count_windows(\d+)")))]
+    """P5 measures the ends of both curves."""
+    one = results["figures"].get("scale_one")
+    curves = []
+    for name, what in (("queue pairs", "qps"), ("windows", "windows")):
+        points = medians(results, rf"(?:count|scale)_{what}(\d+)")
+        points = [(1, one["median"])] + points if one else points
+        curves.append((name, [(number, 1e9 / rate) for number, rate in points if rate]))
     return lines_chart(curves, "set logscale x\nset yrange [0:*]\n"
                        "set xlabel 'number, each message picks one at random'\n"
                        "set ylabel 'ns of a 64 B WRITE'\nset title 'Cost by number'",
@@ -98,7 +102,7 @@ def stages(results):
         return None
     data = "".join(f'"{name}" {ns}\n' for name, ns in rows)
     return (STYLE.format(key="off") + "set output '@OUT@'\nset terminal svg size 760,560 dynamic "
-            "font 'sans,11' background '#ffffff'\nset style fill solid 0.7\nset boxwidth 0.7\n"
+            "font 'sans,11' background '#ffffff'\nset lmargin 16\nset style fill solid 0.7\nset boxwidth 0.7\n"
             "set xtics rotate by 45 right\nset ylabel 'ns'\nset yrange [0:*]\n"
             "set title 'Cost of each stage'\n"
             f"$d << EOD\n{data}EOD\nplot $d using 0:2:xtic(1) with boxes lc rgb '#3b78b5'\n")

@@ -22,15 +22,15 @@ class ScalePart(Part):
 
     def measures(self):
         every = [Measure("scale_one", {"P5", "counts"}, lambda: self.writes(1, 1)),
-                 Measure(f"scale_qps{QPS}", {"P5"}, lambda: self.writes(QPS, 1)),
-                 Measure(f"scale_windows{self.windows}", {"P5"},
+                 Measure(f"scale_qps{QPS}", {"P5", "counts"}, lambda: self.writes(QPS, 1)),
+                 Measure(f"scale_windows{self.windows}", {"P5", "counts"},
                          lambda: self.writes(1, self.windows)),
                  Measure("scale_both", {"P5"}, lambda: self.writes(QPS, self.windows))]
         between = QUICK_COUNTS if self.world.quick else COUNTS
         every += [Measure(f"count_qps{n}", {"counts"}, lambda n=n: self.writes(n, 1), 1)
-                  for n in (1, *between["qps"], QPS)]
+                  for n in between["qps"]]
         every += [Measure(f"count_windows{n}", {"counts"}, lambda n=n: self.writes(1, n), 1)
-                  for n in (1, *between["windows"], self.windows)]
+                  for n in between["windows"]]
         return [measure for measure in every if measure.keys & self.wanted]
 
     def writes(self, qps, windows):

@@ -22,20 +22,21 @@ class StagesPart(Part):
         self.wanted = wanted
 
     def measures(self):
-        every = [Measure("grace", {"P9"}, self.grace), Measure("stage", {"stages"}, self.stages)]
-        every += [Measure("crossing", {"stages"}, self.crossing)]
-        if not self.world.quick:
-            every += [Measure(f"icrc_{method}", {"stages"},
-                              lambda method=method: self.icrc(method), 1) for method in METHODS]
-        if "stages" not in self.wanted:
-            every.append(Measure("stage_bind-and-invalidate", {"P9"}, self.bind))
+        """First what a ratio needs."""
+        every = [Measure("grace", {"P9"}, self.grace)]
         for stage in COUNTED:
             every += [
                 Measure(f"instructions_{stage}", {"P10"},
                         lambda stage=stage: self.instructions("oriel-micro", stage)),
                 Measure(f"instructions_plain_{stage}", {"P10"},
                         lambda stage=stage: self.instructions("oriel-micro-plain", stage))]
+        if "stages" not in self.wanted:
+            every.append(Measure("stage_bind-and-invalidate", {"P9"}, self.bind))
+        every += [Measure("stage", {"stages"}, self.stages),
+                  Measure("crossing", {"stages"}, self.crossing)]
         if not self.world.quick:
+            every += [Measure(f"icrc_{method}", {"stages"},
+                              lambda method=method: self.icrc(method), 1) for method in METHODS]
             every += [Measure(f"instructions_{stage}", {"stages"},
                               lambda stage=stage: self.instructions("oriel-micro", stage))
                       for stage in STAGES]

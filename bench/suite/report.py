@@ -6,6 +6,7 @@ import time
 
 from .ratios import RATIOS
 
+QUIET = 0.2  # spread of the loop on a machine that can be measured on
 NOT_ASKED = "not asked for (--only)"
 
 
@@ -127,8 +128,13 @@ def verdict(results):
             continue
         for name, met in result["met"].items():
             found[met].append(ratio.key if name == "ratio" else f"{ratio.key} {name}")
-    return "".join(f"- {what}: {', '.join(found[met])}\n" for met, what in (
-        (False, "MISSED"), (True, "Reached"), (None, "No figure")) if found[met])
+    lines = [f"- {what}: {', '.join(found[met])}" for met, what in (
+        (False, "MISSED"), (True, "Reached"), (None, "No figure")) if found[met]]
+    spread = results["noise"].get("loop_spread_p5_p95", 0)
+    if spread > QUIET:
+        lines.append(f"- NOT QUIET: the machine's own spread was {spread * 100:.0f} %, so a ratio "
+                     "may be far off, either way")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def times(rounds):

@@ -48,7 +48,8 @@ def recorded():
     for size in (64, 1024):
         taken.add(f"size{size}", 0, {"write": 4e6, "read": 2e6, "macswap": 8e6})
     taken.add("stage", 0, {"parse": 10.5, "icrc-64": 8})
-    taken.add("count_qps1", 0, 4e6)
+    taken.add("scale_one", 0, 4e6)
+    taken.add("scale_qps10000", 0, 2e6)
     taken.add("count_qps1000", 0, 3e6)
     return taken
 
@@ -136,7 +137,9 @@ def ratios():
     expect_equal(results["P2"]["value"], 0.75, "P2, of the round that has both")
     expect_equal(results["P6"]["value"], None, "P6")
     expect("the sink ended" in results["P6"]["reason"], f"reason: {results['P6']['reason']}")
-    for key in KEYS[2:]:
+    expect_equal(results["P5"]["values"], {"queue pairs": 0.5, "windows": None}, "P5, half of it")
+    expect("windows: scale_windows1000000" in results["P5"]["reason"], results["P5"]["reason"])
+    for key in set(KEYS[2:]) - {"P5"}:
         expect(results[key]["value"] is None and results[key]["reason"], f"{key} has no reason")
     expect_equal(results["P1"]["figures"]["rxonly"]["samples"], [8e6, 10e6], "samples of rxonly")
     expect("not asked for" in collected(["P1"])["P2"]["reason"], "P2 was not asked for")
@@ -168,7 +171,9 @@ def lost_rounds():
     text = report.markdown(results)
     expect("| | lost: 2 rounds of `write64` |" in text, text)
     expect("| write64 | 2 rounds lost, the last because: and again |" in text, text)
-    expect("- MISSED: P2\n- Reached: P1, P1 generator\n- No figure: P6\n" in text, text)
+    expect("- MISSED: P2\n- Reached: P1, P1 generator\n- No figure: P6\n\n" in text, text)
+    results["noise"] = {**NOISE, "loop_spread_p5_p95": 0.45}
+    expect("- NOT QUIET: the machine's own spread was 45 %" in report.markdown(results), "noise")
 
 
 @test("binds are counted over exactly the time in which messages came, whatever lies between")
@@ -325,6 +330,11 @@ def written():
         for name in results["charts"]:
             with open(f"{folder}/{name}.svg", encoding="utf-8") as file:
                 expect("</svg>" in file.read(), f"{name}.svg is whole")
+        if shutil.which("gnuplot"):
+            expect_equal(results["charts"], ["rate-by-size", "latency", "cost-by-number", "stages"],
+                         "charts of figures that are all there")
+        script = charts.cost_by_number(results)
+        expect("1 250.0\n1000 333.3" in script and "10000 500.0\n" in script, script)
         expect_equal(sorted(os.listdir(folder)), sorted(
             ["latest.json", "latest.md", *[f"{name}.svg" for name in results["charts"]]]), "files")
 
