@@ -16,6 +16,7 @@ access = read,write,atomic
 """
 MTU = 4300  # packets of 4096; that of the other side's TCP loopback is 65536
 SAME = "--pattern", "fixed"  # the same memory each time, as ucx_perftest has it
+DEEP = "-t", "256", "-Q", "64"  # ucp_put_bw waits for nothing from the far end before it is over
 UCX = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "UCX_WARN_UNUSED_ENV_VARS": "n"}
 
 
@@ -47,7 +48,7 @@ class PeersPart(Part):
     def measures(self):
         part = 10 if self.world.quick else 2
         return [
-            Measure("perf_write8", {"P7"}, lambda: self.perf("write", 8, "-Q", "32")),
+            Measure("perf_write8", {"P7"}, lambda: self.perf("write", 8, *DEEP)),
             Measure("ucx_put8", {"P7"}, lambda: self.ucx("ucp_put_bw", 8, 400000 // part)),
             Measure("perf_write64k", {"P7"}, lambda: self.perf("write", 65536, *SAME)),
             Measure("ucx_put64k", {"P7"}, lambda: self.ucx("ucp_put_bw", 65536, 16000 // part)),

@@ -135,6 +135,8 @@ RATIOS = [
               "64 KiB writes": ratio("perf_write64k", "ucx_put64k"),
               "64 KiB reads": ratio("perf_read64k", "ucx_get64k"),
               "latency": ratio("perf_latency", "ucx_latency"),
+              "latency, half a turn of each":
+                  lambda s: s.ratio("perf_latency", "ucx_latency") / 2,
               "64 KiB writes / libfabric tcp": ratio("perf_write64k", "fabric_64k")}),
     Ratio("P8", "a guest that runs orield / a like guest with rdma_rxe, served to oriel-flood",
           {"messages": (">=", 10), "bandwidth": (">=", 4)}, ["guest"], {
