@@ -63,6 +63,7 @@ def program(name):
         "oriel-flood": "bench",
         "oriel-sink": "bench",
         "guide-client": "tests/integration",
+        "guide-store": "tests/integration",
         "hostile": "tests/integration",
         "steady": "tests/integration",
         "play": "tests/integration",
