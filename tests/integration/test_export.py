@@ -140,7 +140,7 @@ def probes():
     until(lambda: asked()[0] >= 2, "a living peer is asked again and again")
     expect_equal(asked()[1], 0, "bytes that a probe writes")
     expect(peer.alive() and "disconnected" not in peer.log(), "the peer hears nothing of it")
-    expect_equal(dict(b.verdicts()), {}, "refusals of probes")
+    expect_equal(rig.refusals(b.verdicts()), {}, "refusals of probes")
     peer.kill()
     stop(target, b, a)
 
