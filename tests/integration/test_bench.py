@@ -233,7 +233,7 @@ def micro_two():
         expect(0 < times[0] and times == sorted(times), f"{word}: {found}")
 
 
-@test("bench/instructions: the same program gives the same count to the instruction",
+@test("bench/instructions: the same program gives the same count",
       slow=True)
 def instructions():
     if not shutil.which("valgrind"):
@@ -244,9 +244,9 @@ def instructions():
     def counted(*words):
         return subprocess.run([f"{BENCH}/instructions", rig.build_root(), *words],
                               capture_output=True, text=True, timeout=120, check=False)
-    first, second_time = counted("--json", "ring"), counted("--json", "ring")
-    expect(json.loads(first.stdout)["ring"] > 0, first.stdout)
-    expect_equal(second_time.stdout, first.stdout, "a second time")
+    first, again = (json.loads(counted("--json", "ring").stdout)["ring"] for _ in range(2))
+    # A process whose number has a digit more starts with a few instructions more, of thousands.
+    expect(first > 0 and abs(first - again) < 0.1, f"{first}, and a second time {again}")
     for word, said in (("rings", "no benchmark 'rings'"), ("--fast", "there is --json")):
         done = counted(word)
         expect(done.returncode == 1 and said in done.stderr and "==" not in done.stderr,
