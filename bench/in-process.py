@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """oriel-perf in-process against through a daemon, in turns, to the same target: medians and ratios.
 
@@ -23,8 +24,8 @@ FIGURES = (  # what, arguments, key, better when it is smaller
     ("8 B write, p99, us", ["-s", "8", "write_lat"], "p99", True),
     ("8 B read, p50, us", ["-s", "8", "read_lat"], "p50", True),
     ("8 B writes/s", ["-s", "8", "write"], "messages_per_second", False),
-    ("64 KiB write, bytes/s", ["-s", "65536", "-t", "16", "write"], "bytes_per_second", False),
-    ("64 KiB read, bytes/s", ["-s", "65536", "-t", "16", "read"], "bytes_per_second", False))
+    ("64 KiB write, MiB/s", ["-s", "65536", "-t", "16", "write"], "bytes_per_second", False),
+    ("64 KiB read, MiB/s", ["-s", "65536", "-t", "16", "read"], "bytes_per_second", False))
 PORT = """[daemon]
 hugepages = no
 [port link]
@@ -47,7 +48,9 @@ def run(where, arguments):
 
 
 def value(result, key):
-    return result["latency_us"][key] if key.startswith("p") else result[key]
+    if key.startswith("p"):
+        return result["latency_us"][key]
+    return result[key] / (1 << 20) if key == "bytes_per_second" else result[key]
 
 
 def measure(ways, rounds):
@@ -64,6 +67,9 @@ def measure(ways, rounds):
 
 
 def main():
+    if sys.argv[1:2] in (["-h"], ["--help"]):
+        print(__doc__)
+        return
     rig.enter_world()
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5

@@ -12,10 +12,11 @@
 
 int options_parse(struct options *options, struct example *example, int argc, char *argv[])
 {
+	static const struct option words[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
 	bool good = true;
 	int option;
 
-	while (good && (option = getopt(argc, argv, "s:b:c:C:S:p:h")) != -1) {
+	while (good && (option = getopt_long(argc, argv, "s:b:c:C:S:p:h", words, NULL)) != -1) {
 		switch (option) {
 		case 's': good = argument_address("-s", optarg, &options->server); break;
 		case 'b': good = argument_address("-b", optarg, &example->local); break;

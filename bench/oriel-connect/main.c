@@ -243,9 +243,10 @@ static bool parse_options(int argc, char *argv[], struct bench *bench,
 			  struct sockaddr_storage *remote, uint16_t *port)
 {
 	bool good = true;
+	static const struct option words[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
 	int option;
 
-	while (good && (option = getopt(argc, argv, "s:b:c:j:p:h")) != -1) {
+	while (good && (option = getopt_long(argc, argv, "s:b:c:j:p:h", words, NULL)) != -1) {
 		switch (option) {
 		case 's': good = argument_address("-s", optarg, remote); break;
 		case 'b': good = argument_address("-b", optarg, &bench->example.local); break;

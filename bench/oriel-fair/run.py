@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Short READs beside long ones: two daemons on a memif, a target, the table of doc/performance.md.
 
@@ -21,12 +22,15 @@ ROWS = (  # readers, bytes of a READ, READs under way
 def measure(client, seconds):
     for number, (readers, size, depth) in enumerate(ROWS):
         arguments = ["chrt", "-f", "1", f"{rig.build_root()}/bench/oriel-fair",
-                     "--export", "10.66.0.1:7471", "--readers", str(readers), "--size", str(size), "--tx-depth", str(depth),
-                     "--duration", str(seconds)] + ["--head"] * (number == 0)
+                     "--export", "10.66.0.1:7471", "--readers", str(readers), "--size", str(size),
+                     "--tx-depth", str(depth), "--duration", str(seconds)] + ["--head"] * (number == 0)
         subprocess.run(arguments, env={**os.environ, "ORIEL_SOCKET": client.socket}, check=True)
 
 
 def main():
+    if sys.argv[1:2] in (["-h"], ["--help"]):
+        print(__doc__)
+        return
     rig.enter_world()
     seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     server = rig.Daemon("a", rig.memif("m", "server"), "10.66.0.1/24")

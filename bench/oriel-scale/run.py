@@ -1,7 +1,8 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Many open connections: what the busy ones reach beside idle ones, and the memory of an idle one.
 
-Usage: scale.py BUILD-DIRECTORY [SECONDS]   (root: it makes namespaces of its own)
+Usage: run.py BUILD-DIRECTORY [SECONDS]   (root: it makes namespaces of its own)
 """
 import os
 import re
@@ -45,6 +46,9 @@ def run(daemons, qps, seconds):
 
 
 def main():
+    if sys.argv[1:2] in (["-h"], ["--help"]):
+        print(__doc__)
+        return
     rig.enter_world()
     seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     daemons = [rig.Daemon("a", rig.memif("m", "server"), "10.66.0.1/24"),

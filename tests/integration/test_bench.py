@@ -75,6 +75,20 @@ def arguments():
         expect(said in done.stderr, f"{words}: {done.stderr}")
 
 
+@test("what the documents name as a command can be started, and says what it is")
+def documented():
+    named = set()
+    for name in ("README.md", "doc/performance.md"):
+        with open(f"{BENCH}/../{name}", encoding="utf-8") as file:
+            named |= set(re.findall(r"`(bench/[\w./-]+)(?: BUILD-DIRECTORY)?`", file.read()))
+    named = {path for path in named if not path.startswith("bench/results/")}
+    expect(len(named) >= 5, f"commands: {named}")
+    for path in sorted(named):
+        done = subprocess.run([f"{BENCH}/../{path}", "--help"], capture_output=True, text=True,
+                              timeout=120, check=False)
+        expect(done.returncode == 0 and len(done.stdout) > 100, f"{path}: {done}")
+
+
 @test("a second run beside one that is under way is refused, and says whose end to wait for")
 def second():
     with open(LOCK, "a+", encoding="ascii") as lock, tempfile.TemporaryDirectory() as folder:
