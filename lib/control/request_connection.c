@@ -242,6 +242,22 @@ static bool may_connect(struct control *control, struct object *connector)
 	return true;
 }
 
+/* Looks for the way to the peer; where there is none the connector is as it was. */
+static int32_t start_resolution(struct control *control, struct object *connector,
+				const struct shm_request *request)
+{
+	int32_t status;
+
+	connector->pending_op = request->op;
+	connector->pending_id = request->id;
+	status = connection_resolve(control, connector);
+	if (status != NT_PENDING) {
+		connector->pending_id = 0;
+		connector->connector.state = CONNECTOR_IDLE;
+	}
+	return status;
+}
+
 int32_t request_connect(struct control *control, uint32_t session,
 			const struct shm_request *request, struct shm_reply *reply)
 {
@@ -276,15 +292,11 @@ int32_t request_connect(struct control *control, uint32_t session,
 	c->timeout = ACK_TIMEOUT;
 	c->retry_count = 7;
 	c->rnr_retry = 7;
-	connector->pending_op = request->op;
-	connector->pending_id = request->id;
-	status = connection_resolve(control, connector);
-	if (status == NT_PENDING)
-		return status;
-	connector->pending_id = 0;
-	c->state = CONNECTOR_IDLE;
-	give_qp_back(control, connector);
-	give_local_back(control, connector);
+	status = start_resolution(control, connector, request);
+	if (status != NT_PENDING) {
+		give_qp_back(control, connector);
+		give_local_back(control, connector);
+	}
 	return status;
 }
 
@@ -294,7 +306,6 @@ int32_t request_resolve_datagram(struct control *control, uint32_t session,
 	const struct shm_connect *want = &request->connect;
 	struct object *connector = find_connector(control, session, want->connector);
 	struct connector *c;
-	int32_t status;
 
 	if (!connector)
 		return NT_INVALID_HANDLE;
@@ -314,14 +325,7 @@ int32_t request_resolve_datagram(struct control *control, uint32_t session,
 		return NT_TOO_MANY_ADDRESSES;
 	c->hop_limit = 64;
 	c->datagram = 1;
-	connector->pending_op = request->op;
-	connector->pending_id = request->id;
-	status = connection_resolve(control, connector);
-	if (status == NT_PENDING)
-		return status;
-	connector->pending_id = 0;
-	c->state = CONNECTOR_IDLE;
-	return status;
+	return start_resolution(control, connector, request);
 }
 
 int32_t request_complete_connect(struct control *control, uint32_t session,

@@ -17,12 +17,12 @@
 #include <ndk/ndk.h>
 
 #define PORT       7500
-#define KEYS       16u
+#define KEYS       8u
 #define VALUE_SIZE 4096u
 #define MESSAGES   8u /* receives of each side */
 #define PEERS      4u
 #define WINDOWS    4u /* of a peer, and values of one request */
-#define ROUNDS     20
+#define ROUNDS     2
 
 enum verb { PUT = 1, COMMIT, GET, DONE, GRANT };
 
@@ -131,6 +131,28 @@ static void say(struct peer *peer, struct message *message, ULONG flags)
 		die("send", status);
 }
 
+/* What a completed request means to this side. */
+static void (*use_result)(struct peer *peer, const NDK_RESULT_EX *result);
+
+static void on_results(PVOID context, NTSTATUS status)
+{
+	NDK_RESULT_EX results[8];
+	ULONG count;
+
+	(void)context;
+	if (!NT_SUCCESS(status))
+		die("cq", status);
+	while ((count = NdkGetCqResultsEx(cq, results, 8)))
+		for (ULONG i = 0; i < count; i++) {
+			if (results[i].Status == STATUS_CANCELLED)
+				continue;
+			if (!NT_SUCCESS(results[i].Status))
+				die("request", results[i].Status);
+			use_result(results[i].QPContext, &results[i]);
+		}
+	NdkArmCq(cq, NDK_CQ_NOTIFY_ANY);
+}
+
 /* --- store ------------------------------------------------------------------------------- */
 
 static void *value_of(uint32_t key)
@@ -201,25 +223,6 @@ static void serve(struct peer *peer, const NDK_RESULT_EX *result)
 		say(peer, &(struct message){ .verb = message->verb }, NDK_OP_FLAG_SILENT_SUCCESS);
 	}
 	post_receive(peer, slot);
-}
-
-static void on_results(PVOID context, NTSTATUS status)
-{
-	NDK_RESULT_EX results[8];
-	ULONG count;
-
-	(void)context;
-	if (!NT_SUCCESS(status))
-		die("cq", status);
-	while ((count = NdkGetCqResultsEx(cq, results, 8)))
-		for (ULONG i = 0; i < count; i++) {
-			if (results[i].Status == STATUS_CANCELLED)
-				continue;
-			if (!NT_SUCCESS(results[i].Status))
-				die("request of the peer", results[i].Status);
-			serve(results[i].QPContext, &results[i]);
-		}
-	NdkArmCq(cq, NDK_CQ_NOTIFY_ANY);
 }
 
 static void on_closed(PVOID context)
@@ -339,32 +342,17 @@ static struct peer *home;
 static struct message answer;
 static int answers, finished;
 
-static void on_client_results(PVOID context, NTSTATUS status)
+static void hear(struct peer *peer, const NDK_RESULT_EX *result)
 {
-	NDK_RESULT_EX results[8];
-	ULONG count;
+	unsigned int slot = (unsigned int)(uintptr_t)result->RequestContext - 1;
 
-	(void)context;
-	if (!NT_SUCCESS(status))
-		die("cq", status);
-	while ((count = NdkGetCqResultsEx(cq, results, 8)))
-		for (ULONG i = 0; i < count; i++) {
-			unsigned int slot;
-
-			if (results[i].Status == STATUS_CANCELLED)
-				continue;
-			if (!NT_SUCCESS(results[i].Status))
-				die("request", results[i].Status);
-			if (!(results[i].Type & NdkOperationTypeReceive)) {
-				finished++;
-				continue;
-			}
-			slot = (unsigned int)(uintptr_t)results[i].RequestContext - 1;
-			answer = *message_at(home, slot);
-			answers++;
-			post_receive(home, slot);
-		}
-	NdkArmCq(cq, NDK_CQ_NOTIFY_ANY);
+	if (!(result->Type & NdkOperationTypeReceive)) {
+		finished++;
+		return;
+	}
+	answer = *message_at(peer, slot);
+	answers++;
+	post_receive(peer, slot);
 }
 
 static void ask(struct message *message)
@@ -479,14 +467,15 @@ int main(int argc, char **argv)
 	if (argc < 4 || !inet_aton(argv[2], &from.sin_addr) ||
 	    (!serving && !inet_aton(argv[3], &to.sin_addr)))
 		return 2;
+	use_result = serving ? serve : hear;
 	status = OrielOpenAdapter(NULL, &adapter);
 	if (!NT_SUCCESS(status))
 		die("open", status);
 	OrielSetEventHandler(adapter, on_event, NULL);
 	event_fd = OrielGetEventFd(adapter);
 	pd = wait_for("pd", NdkCreatePd(adapter, created, NULL, NULL));
-	cq = wait_for("cq", NdkCreateCq(adapter, 1024, serving ? on_results : on_client_results,
-					NULL, NULL, created, NULL, NULL));
+	cq = wait_for("cq",
+		      NdkCreateCq(adapter, 1024, on_results, NULL, NULL, created, NULL, NULL));
 	if (!NT_SUCCESS(status = OrielAllocateMemory(PEERS * MESSAGES * sizeof(struct message), 0,
 						     &memory)) ||
 	    !NT_SUCCESS(status = OrielAllocateMemory(KEYS * VALUE_SIZE, 0, &values)))

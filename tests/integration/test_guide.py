@@ -51,7 +51,7 @@ def values():
         expect("0 bytes wrong" in client.log(), client.log())
     expect_equal(keeper.wait(), 0, keeper.log())
     expect_equal(keeper.log().count("disconnected: STATUS_SUCCESS\n"
-                                    "peer gone: 640 binds, 320 invalidates, 320 by the peer\n"),
+                                    "peer gone: 32 binds, 16 invalidates, 16 by the peer\n"),
                  2, keeper.log())
     a.expect_counts(baseline[0])
     b.expect_counts(baseline[1])
