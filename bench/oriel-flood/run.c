@@ -7,16 +7,18 @@
 
 #include "oriel-flood/flood.h"
 
-#define SCAN_MS       20u   /* between two looks for queue pairs that stand still */
-#define STILL_MS      100u  /* a queue pair without progress goes back after */
-#define DRAIN_MS      1000u /* the same when all that is left are answers */
-#define TRIES         8u    /* queue pairs looked at for one that may send */
-#define DRAIN_SECONDS 10.0
-#define PROOF_SECONDS 2.0 /* a peer that lives says something within */
-#define SEARCH_STEPS  10u
-#define REACHED       0.98 /* share of a rate that counts as that rate */
-#define CHECK_EVERY   16u
-#define READS_MAX     16u
+#define SCAN_MS          20u   /* between two looks for queue pairs that stand still */
+#define STILL_MS         100u  /* a queue pair without progress goes back after */
+#define DRAIN_MS         1000u /* the same when all that is left are answers */
+#define TRIES            8u    /* queue pairs looked at for one that may send */
+#define DRAIN_SECONDS    10.0
+#define PROOF_SECONDS    2.0 /* a peer that lives says something within */
+#define SEARCH_STEPS     10u
+#define CATCH_UP_SECONDS 0.05
+#define TRIALS           3u
+#define REACHED          0.98 /* share of a rate that counts as that rate */
+#define CHECK_EVERY      16u
+#define READS_MAX        16u
 
 static uint64_t cycles(const struct flood *f, double seconds)
 {
@@ -357,30 +359,26 @@ static void begin_measuring(struct flood *f)
 }
 
 /*
- * Sends for `seconds` after `warm_up`. With a rate, what should have been sent by now is; a
- * generator that falls behind by a burst does not catch up, so that it never sends faster than
- * asked.
+ * Sends for `seconds`. With a rate, what should have been sent by now is, so a generator that was
+ * taken off its processor, or whose link was full, makes up for it; what is older than a while is
+ * forgotten, so that a peer that was away does not get all of it at once.
  */
 static void generate(struct flood *f, double seconds, double rate, uint64_t *measured)
 {
 	uint64_t start = rte_rdtsc(), now = start, end = start + cycles(f, seconds);
 	uint64_t next_scan = start + cycles(f, SCAN_MS / 1e3);
-	double per_cycle = rate * f->tick, allowed = 0;
+	const double most = RTE_MAX(4.0 * FLOOD_BURST, rate * CATCH_UP_SECONDS);
+	const double per_cycle = rate * f->tick;
+	double due = rate > 0 ? 0 : FLOOD_BURST; /* messages */
 	uint64_t last = start;
 
 	while (now < end && !f->stop) {
-		unsigned int burst = FLOOD_BURST;
-
 		if (rate > 0) {
-			allowed += (double)(now - last) * per_cycle;
+			due = RTE_MIN(due + (double)(now - last) * per_cycle, most);
 			last = now;
-			if (allowed > 4 * FLOOD_BURST)
-				allowed = 4 * FLOOD_BURST;
-			burst = allowed < FLOOD_BURST ? (unsigned int)allowed : FLOOD_BURST;
-			allowed -= burst;
 		}
-		while (burst && send_next(f))
-			burst--;
+		for (unsigned int i = 0; i < FLOOD_BURST && due >= 1 && send_next(f); i++)
+			due -= rate > 0;
 		link_flush(f);
 		link_poll(f);
 		now = rte_rdtsc();
@@ -430,16 +428,29 @@ static double loss_of(const struct flood *f)
 	return c->messages ? (double)c->resent / (double)c->messages : 1;
 }
 
-/* Whether a trial's rate is one that is served; if not, f->limit says why. */
-static bool is_served(struct flood *f, double rate)
+/*
+ * Whether a rate is served; if not, f->limit says why. Messages that were lost are lost; a rate
+ * that was not reached may be due to what the machine did meanwhile, and is tried again. False: the
+ * run itself failed.
+ */
+static bool try_rate(struct flood *f, double rate, bool *served)
 {
-	if (loss_of(f) > f->options.loss)
+	*served = false;
+	for (unsigned int i = 0; i < TRIALS && !f->stop; i++) {
+		if (!flood_run(f, f->options.seconds, 0.1, rate))
+			return false;
+		if (!f->options.json)
+			report_line(f);
+		*served = loss_of(f) <= f->options.loss;
 		f->limit = "messages were lost";
-	else if ((double)f->counters.acknowledged / f->elapsed < REACHED * rate)
+		if (!*served)
+			return true;
+		*served = (double)f->counters.acknowledged / f->elapsed >= REACHED * rate;
 		f->limit = "the rate was not reached";
-	else
-		return true;
-	return false;
+		if (*served)
+			return true;
+	}
+	return true;
 }
 
 /*
@@ -450,8 +461,9 @@ static bool is_served(struct flood *f, double rate)
 bool flood_search(struct flood *f, double *best)
 {
 	const uint32_t outstanding_before = f->options.outstanding;
+	const char *limit = NULL;
 	double low = 0, high;
-	bool good;
+	bool good, served;
 
 	if (!flood_run(f, f->options.seconds, f->options.warm_up, 0))
 		return false;
@@ -460,15 +472,16 @@ bool flood_search(struct flood *f, double *best)
 	for (unsigned int step = 0; step < SEARCH_STEPS && !f->stop; step++) {
 		double rate = (low + high) / 2;
 
-		if (!flood_run(f, f->options.seconds, 0.1, rate))
+		if (!try_rate(f, rate, &served))
 			return false;
-		if (is_served(f, rate))
+		if (served) {
 			low = rate;
-		else
+		} else {
 			high = rate;
-		if (!f->options.json)
-			report_line(f);
+			limit = f->limit;
+		}
 	}
+	f->limit = limit;
 	good = low <= 0 || f->stop || flood_run(f, f->options.seconds, 0.1, low);
 	f->options.outstanding = outstanding_before;
 	*best = low;
