@@ -25,7 +25,9 @@ struct session_local {
 	uint32_t reply_tail;
 	struct pending_reply *pending_first, **pending_last;
 	uint32_t pending_count;
-	bool wake; /* something was written for the client */
+	bool wake;               /* something was written for the client */
+	uint64_t refused_cookie; /* of the last memory that could not be had */
+	int refused_error;       /* 0: none */
 	struct queue_pool queues;
 	uint32_t detaching; /* commands to workers that are still out */
 	uint64_t grace;
@@ -185,7 +187,9 @@ void incoming_add(struct control *control, uint32_t session, uint64_t cookie, in
 /* The next piece of somebody's. False: there was none. */
 bool incoming_poll(struct control *control);
 bool incoming_of(const struct control *control, uint32_t session); /* whether it has some */
-void incoming_forget(struct control *control, uint32_t session);   /* 0: of all */
+/* Why there is no memory of this name: the client's fault, or ours. */
+int32_t incoming_status(const struct control *control, uint32_t session, uint64_t cookie);
+void incoming_forget(struct control *control, uint32_t session); /* 0: of all */
 
 /* --- socket.c --- */
 int socket_open(struct control *control, const char **message);

@@ -14,11 +14,21 @@ struct incoming {
 	struct incoming *next;
 	uint32_t session;
 	uint32_t segment;
+	uint64_t cookie;
 };
 
-static void say_refused(struct control *control, uint32_t session, int error)
+/*
+ * The requests that name the cookie will fail; here is why. What the session has already may come
+ * again from who did not know that.
+ */
+static void refuse(struct control *control, uint32_t session, uint64_t cookie, int error)
 {
-	/* The registration that names the cookie will fail; here is why. */
+	struct session_local *local = &control->session[session];
+
+	if (error == -EEXIST)
+		return;
+	local->refused_cookie = cookie;
+	local->refused_error = error;
 	control_say(control, "session %u: memory segment refused: %s", session,
 		    error == -EPERM ? "memfd is not sealed against shrinking and further sealing"
 				    : strerror(-error));
@@ -62,12 +72,13 @@ void incoming_add(struct control *control, uint32_t session, uint64_t cookie, in
 		error = segment_begin(control->memory, session, cookie, fd,
 				      net_numa_node(control->net), &incoming->segment);
 	if (error) {
-		say_refused(control, session, error);
+		refuse(control, session, cookie, error);
 		free(incoming);
 		close(fd);
 		return;
 	}
 	incoming->session = session;
+	incoming->cookie = cookie;
 	append(control, incoming);
 }
 
@@ -85,7 +96,7 @@ bool incoming_poll(struct control *control)
 		return true;
 	*link = incoming->next;
 	if (error)
-		say_refused(control, incoming->session, error);
+		refuse(control, incoming->session, incoming->cookie, error);
 	free(incoming);
 	return true;
 }
@@ -97,6 +108,15 @@ bool incoming_of(const struct control *control, uint32_t session)
 	while (incoming && incoming->session != session)
 		incoming = incoming->next;
 	return incoming != NULL;
+}
+
+int32_t incoming_status(const struct control *control, uint32_t session, uint64_t cookie)
+{
+	const struct session_local *local = &control->session[session];
+	const bool ours = local->refused_cookie == cookie && local->refused_error != -EPERM &&
+			  local->refused_error != -EINVAL;
+
+	return local->refused_error && ours ? NT_INSUFFICIENT_RESOURCES : NT_INVALID_PARAMETER;
 }
 
 /* What is there of it goes with the session. */

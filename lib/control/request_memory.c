@@ -124,7 +124,7 @@ int32_t request_register_mr(struct control *control, uint32_t session,
 		return NT_INVALID_PARAMETER;
 	segment = segment_find(control->memory, session, want->cookie);
 	if (!segment)
-		return NT_INVALID_PARAMETER;
+		return incoming_status(control, session, want->cookie);
 	error = region_register(control->memory, mr->index, segment, want->offset, want->length,
 				want->virtual_address, rights_of(want->access),
 				&reply->registered.local_token, &reply->registered.remote_token);
@@ -153,7 +153,9 @@ int32_t request_find_segment(struct control *control, uint32_t session,
 {
 	reply->segment.segment =
 		segment_find(control->memory, session, request->segment_drop.cookie);
-	return reply->segment.segment ? NT_SUCCESS_STATUS : NT_INVALID_PARAMETER;
+	if (!reply->segment.segment)
+		return incoming_status(control, session, request->segment_drop.cookie);
+	return NT_SUCCESS_STATUS;
 }
 
 int32_t request_deregister_mr(struct control *control, uint32_t session,

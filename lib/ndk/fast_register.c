@@ -61,6 +61,7 @@ static void lam_finish(struct request *request, const struct shm_reply *reply)
 	struct lam_build *build = (struct lam_build *)(uintptr_t)request->extra;
 	struct adapter *adapter = container_of(request->object, struct adapter, object);
 
+	memory_heard(adapter, build->cookie, request->status);
 	if (NT_SUCCESS(request->status)) {
 		memory_set_segment(adapter, build->cookie, reply->segment.segment);
 		lam_fill(build, reply->segment.segment);

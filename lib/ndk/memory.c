@@ -179,34 +179,6 @@ void OrielFreeMemory(MDL *Mdl)
 
 /* --- passing it to the daemon -------------------------------------------------------- */
 
-NTSTATUS memory_send(struct adapter *adapter, struct memory *memory)
-{
-	struct shm_segment_message message = { .type = SHM_MSG_SEGMENT_ADD,
-					       .cookie = memory->cookie };
-	struct sent_memory *sent = adapter->sent_memory;
-	struct stat st;
-
-	while (sent && sent->cookie != memory->cookie)
-		sent = sent->next;
-	if (sent)
-		return STATUS_SUCCESS;
-	if (fstat(memory->fd, &st))
-		return STATUS_INVALID_HANDLE;
-	message.size = (uint64_t)st.st_size;
-	sent = calloc(1, sizeof(*sent));
-	if (!sent)
-		return STATUS_INSUFFICIENT_RESOURCES;
-	if (shm_socket_send(adapter->socket, &message, sizeof(message), &memory->fd, 1)) {
-		free(sent);
-		return STATUS_INSUFFICIENT_RESOURCES;
-	}
-	plane_hear(adapter); /* or many fill the socket */
-	sent->cookie = memory->cookie;
-	sent->next = adapter->sent_memory;
-	adapter->sent_memory = sent;
-	return STATUS_SUCCESS;
-}
-
 static struct sent_memory *find_sent(const struct adapter *adapter, uint64_t cookie)
 {
 	struct sent_memory *sent = adapter->sent_memory;
@@ -214,6 +186,36 @@ static struct sent_memory *find_sent(const struct adapter *adapter, uint64_t coo
 	while (sent && sent->cookie != cookie)
 		sent = sent->next;
 	return sent;
+}
+
+NTSTATUS memory_send(struct adapter *adapter, struct memory *memory)
+{
+	struct shm_segment_message message = { .type = SHM_MSG_SEGMENT_ADD,
+					       .cookie = memory->cookie };
+	struct sent_memory *sent = find_sent(adapter, memory->cookie), *made = NULL;
+	struct stat st;
+
+	if (sent && !sent->doubtful)
+		return STATUS_SUCCESS;
+	if (fstat(memory->fd, &st))
+		return STATUS_INVALID_HANDLE;
+	message.size = (uint64_t)st.st_size;
+	if (!sent)
+		sent = made = calloc(1, sizeof(*made));
+	if (!sent)
+		return STATUS_INSUFFICIENT_RESOURCES;
+	if (shm_socket_send(adapter->socket, &message, sizeof(message), &memory->fd, 1)) {
+		free(made);
+		return STATUS_INSUFFICIENT_RESOURCES;
+	}
+	plane_hear(adapter); /* or many fill the socket */
+	sent->doubtful = false;
+	if (made) {
+		made->cookie = memory->cookie;
+		made->next = adapter->sent_memory;
+		adapter->sent_memory = made;
+	}
+	return STATUS_SUCCESS;
 }
 
 uint32_t memory_get_segment(const struct adapter *adapter, uint64_t cookie)
@@ -229,6 +231,15 @@ void memory_set_segment(struct adapter *adapter, uint64_t cookie, uint32_t segme
 
 	if (sent)
 		sent->segment = segment;
+}
+
+/* The daemon says so too when it could not have the memory itself: then it has forgotten it. */
+void memory_heard(struct adapter *adapter, uint64_t cookie, NTSTATUS status)
+{
+	struct sent_memory *sent = find_sent(adapter, cookie);
+
+	if (sent && status == STATUS_INSUFFICIENT_RESOURCES)
+		sent->doubtful = true;
 }
 
 static struct memory *memory_behind(const MDL *mdl)

@@ -208,6 +208,7 @@ struct sent_memory {
 	struct sent_memory *next;
 	uint64_t cookie;
 	uint32_t segment; /* the daemon's number, 0: not asked for yet */
+	bool doubtful;    /* the daemon may not have got it: to be passed once more */
 };
 
 struct token_link {
@@ -342,6 +343,8 @@ NTSTATUS memory_send(struct adapter *adapter, struct memory *memory);
 /* adapter.lock is held. The daemon's number of a memfd that was passed; 0: not known yet. */
 uint32_t memory_get_segment(const struct adapter *adapter, uint64_t cookie);
 void memory_set_segment(struct adapter *adapter, uint64_t cookie, uint32_t segment);
+/* adapter.lock is held. A request on this memory has ended so. */
+void memory_heard(struct adapter *adapter, uint64_t cookie, NTSTATUS status);
 /* The memory of an MDL chain whose first `length` bytes lie together, or a status. */
 NTSTATUS memory_of_mdl(MDL *mdl, uint64_t length, struct memory **memory);
 

@@ -78,6 +78,7 @@ static void register_finish(struct request *request, const struct shm_reply *rep
 	struct mr *mr = container_of(request->object, struct mr, object);
 	struct adapter *adapter = mr->object.adapter;
 
+	memory_heard(adapter, request->extra, request->status);
 	spin_lock(&adapter->window_lock);
 	mr->busy = false;
 	if (NT_SUCCESS(request->status)) {
@@ -137,6 +138,7 @@ static NTSTATUS mr_request(struct mr *mr, struct memory *memory, struct shm_requ
 	if (request) {
 		request->completion.async = completion;
 		request->context = context;
+		request->extra = memory ? memory->cookie : 0;
 		status = adapter->dead ? STATUS_DEVICE_REMOVED : STATUS_SUCCESS;
 		if (status == STATUS_SUCCESS && memory)
 			status = memory_send(adapter, memory);

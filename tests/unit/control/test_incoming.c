@@ -122,6 +122,25 @@ Test(incoming, one_cookie_names_one_memory_from_the_first_moment_on)
 	cr_assert_neq(segment_find(control.memory, 1, 7), 0);
 }
 
+Test(incoming, what_could_not_be_had_says_why_and_may_come_again)
+{
+	int unsealed = memfd_create("oriel-test", MFD_CLOEXEC);
+
+	cr_redirect_stderr();
+	cr_assert_eq(ftruncate(unsealed, SMALL), 0);
+	incoming_add(&control, 1, 7, unsealed);
+	cr_assert_eq(incoming_status(&control, 1, 7), NT_INVALID_PARAMETER, "the client's fault");
+	incoming_add(&control, 1, 8, sealed(1ull << 60));
+	cr_assert_eq(incoming_status(&control, 1, 8), NT_INSUFFICIENT_RESOURCES);
+	cr_assert_eq(incoming_status(&control, 1, 9), NT_INVALID_PARAMETER, "nobody knows it");
+	cr_assert_eq(incoming_status(&control, 2, 8), NT_INVALID_PARAMETER);
+	incoming_add(&control, 1, 8, sealed(SMALL));
+	incoming_add(&control, 1, 8, sealed(SMALL)); /* from who did not know */
+	while (incoming_of(&control, 1))
+		cr_assert(incoming_poll(&control));
+	cr_assert_neq(segment_find(control.memory, 1, 8), 0);
+}
+
 Test(incoming, the_end_of_its_session_is_the_end_of_it)
 {
 	struct memory_usage usage;

@@ -175,10 +175,18 @@ Test(register, failure_can_be_tried_again)
 	rig.fake.status[SHM_OP_REGISTER_MR] = STATUS_INSUFFICIENT_RESOURCES;
 	cr_expect_eq(register_sync(&rig, mr, mdl, 4096, 0), STATUS_INSUFFICIENT_RESOURCES);
 	cr_expect_eq(NdkGetLocalTokenFromMr(mr), 0);
+	cr_expect_eq(rig.fake.segments, 1);
+	rig.fake.status[SHM_OP_REGISTER_MR] = STATUS_INVALID_PARAMETER;
+	cr_expect_eq(register_sync(&rig, mr, mdl, 4096, 0), STATUS_INVALID_PARAMETER);
+	cr_expect_eq(rig.fake.segments, 2, "the daemon may have had no room for the memory either");
 	rig.fake.status[SHM_OP_REGISTER_MR] = 0;
 	cr_expect_eq(register_sync(&rig, mr, mdl, 4096, 0), STATUS_SUCCESS);
-	rig_close(&rig);
+	cr_expect_eq(rig.fake.segments, 2);
 	OrielFreeMemory(mdl);
+	rig_run(&rig);
+	cr_expect_eq(rig.fake.last[SHM_OP_SEGMENT_DROP].segment_drop.cookie,
+		     rig.fake.last[SHM_OP_REGISTER_MR].register_mr.cookie);
+	rig_close(&rig);
 }
 
 /* NdkRegisterMr: not virtually contiguous over Length. */
