@@ -73,7 +73,8 @@ static NTSTATUS connect_socket(struct adapter *adapter, const char *path)
 	if (adapter->socket < 0)
 		return session_refuse(STATUS_INSUFFICIENT_RESOURCES, "socket: %s", strerror(errno));
 	setsockopt(adapter->socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	if (connect(adapter->socket, (const struct sockaddr *)&address, sizeof(address)))
+	if (TEMP_FAILURE_RETRY(
+		    connect(adapter->socket, (const struct sockaddr *)&address, sizeof(address))))
 		return session_refuse(session_status_of_errno(errno),
 				      "%s: %s: is orield running, and may this user "
 				      "use its socket?",
@@ -107,7 +108,8 @@ static NTSTATUS hear_welcome(struct adapter *adapter, struct shm_welcome *welcom
 
 	plane_hear(adapter);
 	*count = 0;
-	if (poll(&ready, 1, PATIENCE_MS) != 1)
+	/* A signal that the program takes meanwhile is its own affair. */
+	if (TEMP_FAILURE_RETRY(poll(&ready, 1, PATIENCE_MS)) != 1)
 		return session_refuse(
 			STATUS_DEVICE_NOT_READY,
 			"no answer from the daemon within %d s: is it still starting?",
