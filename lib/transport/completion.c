@@ -14,6 +14,14 @@ static void mark_news(struct transport *t, uint32_t cq, uint8_t news)
 	t->cq_news[cq] |= news;
 }
 
+static void show_broken(struct transport *t, uint32_t index)
+{
+	if (cq_memory(t, index))
+		__atomic_store_n(&cq_memory(t, index)->error, (uint32_t)NT_BUFFER_OVERFLOW,
+				 __ATOMIC_RELEASE);
+	mark_news(t, index, NEWS_ERROR);
+}
+
 /* NDKPI: on overrun the CQ and all its queue pairs are unusable. */
 static void cq_break(struct transport *t, uint32_t index)
 {
@@ -24,10 +32,7 @@ static void cq_break(struct transport *t, uint32_t index)
 					 __ATOMIC_RELAXED))
 		return;
 	count_verdict(t, VERDICT(CQ_OVERRUN));
-	if (cq_memory(t, index))
-		__atomic_store_n(&cq_memory(t, index)->error, (uint32_t)NT_BUFFER_OVERFLOW,
-				 __ATOMIC_RELEASE);
-	mark_news(t, index, NEWS_ERROR);
+	show_broken(t, index);
 	event_send(t, TRANSPORT_CQ_ERROR, index, VERDICT(CQ_OVERRUN), SHM_ASYNC_CQ_ERROR);
 	for (uint32_t i = 1; i < t->shared->sizes.qps; i++) {
 		struct qp *qp = &t->shared->qps[i];
@@ -89,6 +94,8 @@ void completion_publish_again(struct transport *t)
 
 		if (cq->state == CQ_OPEN && cq->side[t->worker].tail)
 			mark_news(t, i, NEWS_ENTRY | NEWS_SOLICITED);
+		else if (cq->state == CQ_BROKEN)
+			show_broken(t, i);
 	}
 }
 

@@ -69,6 +69,8 @@ int transport_create(struct transport **transport, struct transport_shared *shar
 	transport_recover(t);
 	if (shared->adopted)
 		completion_publish_again(t);
+	/* Answers may leave before the first poll. */
+	pace_look(t);
 	collect_flights(t);
 	*transport = t;
 	return 0;

@@ -206,3 +206,23 @@ Test(dying, without_a_nak_to_send)
 	raw_expect_none(&raw);
 	expect_cqe(raw.qp, 100, NT_CANCELLED);
 }
+
+/* NdkCreateCq: on overrun the CQ and its queue pairs are unusable, whoever lived to say so. */
+Test(dying, b104_between_the_overrun_of_a_cq_and_the_end_of_its_queue_pairs)
+{
+	struct cq *cq = arena_record(&raw.end.arena, ARENA_CQS, raw.qp->cq);
+	const struct transport_event *event;
+
+	post_receives(2, 64);
+	raw.qp->cq_memory->arm = SHM_ARM_ERRORS;
+	cq->state = CQ_BROKEN;
+	end_restart(&raw.end, raw.now);
+	end_poll(&raw.end, raw.now);
+	cr_assert_eq(raw.qp->cq_memory->error, (uint32_t)NT_BUFFER_OVERFLOW);
+	cr_assert_eq(raw.qp->cq_memory->arm, SHM_ARM_NONE);
+	cr_assert_eq(qp_get_state(raw.end.shared, raw.qp->index), QP_ERROR);
+	event = end_find_event(&raw.end, TRANSPORT_QP_ERROR);
+	cr_assert_not_null(event);
+	cr_assert_eq(event->value, VERDICT(CQ_OVERRUN));
+	cr_assert_eq(event->async, SHM_ASYNC_QP_FATAL);
+}
