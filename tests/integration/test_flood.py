@@ -2,6 +2,7 @@
 """oriel-flood against orield: what it says was served is what the daemon says it served."""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -144,6 +145,29 @@ def thousands():
     expect(mappings(sink_process) < 200, f"{mappings(sink_process)} of the client")
     expect_equal(sink_process.stop(), 0, "exit status of the sink")
     Stage.daemon.expect_counts(baseline)
+
+
+@test("the manual's own commands: daemon, sink and generator as they stand in doc/performance.md")
+def manual():
+    with open(f"{os.path.dirname(os.path.abspath(__file__))}/../../doc/performance.md",
+              encoding="utf-8") as file:
+        chapter = file.read().split("## By hand: oriel-flood and oriel-sink")[1].split("\n## ")[0]
+    config, commands = (block.strip("\n") for block in chapter.split("```")[1:4:2])
+    with open("flood.conf", "w", encoding="ascii") as file:
+        file.write(re.sub(r"(workers|control-core) = \d", rf"\1 = {rig.cpu(0)}", config))
+    lines = [line.strip(" &").replace("build/", f"{rig.build_root()}/")
+             for line in commands.splitlines()]
+    started = []
+    for line, said in zip(lines, ("orield: ready", "oriel-sink: ", "seconds ")):
+        if "oriel-flood" in line:
+            line += f" -D 0.2 --cpu {rig.cpu(1)}"
+        started.append(Process("manual", ["bash", "-c", f"exec env {line}"]))
+        started[-1].wait_log(said)
+    daemon, sink_process, generator = started
+    expect_equal(generator.wait(), 0, f"exit status of oriel-flood: {generator.log()}")
+    expect("1000 queue pairs, 10000 windows" in generator.log(), generator.log())
+    expect_equal(sink_process.stop(), 0, f"exit status of oriel-sink: {sink_process.log()}")
+    expect_equal(daemon.stop(), 0, "exit status of the daemon")
 
 
 @test("a table says where each queue pair stands, so that a second run goes on, with part of it")
