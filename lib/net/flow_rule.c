@@ -14,9 +14,8 @@
 #include "net/message.h"
 #include "net/net_private.h"
 
-#define RULES_PER_POLL 8u            /* a driver may take a while for each */
-#define FIRST_PAUSE    1000000000ull /* ns after a refusal; twice as long after each more */
-#define LONGEST_PAUSE  64000000000ull
+#define FIRST_PAUSE   1000000000ull /* ns after a refusal; twice as long after each more */
+#define LONGEST_PAUSE 64000000000ull
 
 static void count_one(uint64_t *counter)
 {
@@ -306,12 +305,12 @@ unsigned int flow_rule_poll(struct net *net)
 
 	if (likely(!net->flow_user))
 		return 0;
+	/* One of each: a driver may take a while for it. */
 	for (uint32_t w = 0; w < net->config.workers; w++) {
-		while (count < RULES_PER_POLL &&
-		       rte_ring_sc_dequeue_elem(net->worker[w].wishes, &wish, sizeof(wish)) == 0) {
-			fulfil(net, &wish);
-			count++;
-		}
+		if (rte_ring_sc_dequeue_elem(net->worker[w].wishes, &wish, sizeof(wish)))
+			continue;
+		fulfil(net, &wish);
+		count++;
 	}
 	return count;
 }

@@ -67,7 +67,7 @@ void flow_rule_close(struct net *net, uint32_t port);
 /* In the queue pair's home. Never waits; what the device cannot do is not asked for. */
 void flow_rule_wish(struct worker *worker, uint32_t qp, uint32_t port, uint16_t source_port);
 
-/* In the control thread: some wishes of all workers; returns how many there were. */
+/* In the control thread: the oldest wish of each worker; returns how many there were. */
 unsigned int flow_rule_poll(struct net *net);
 /* The same thread sends this to a worker: a queue pair begins, ends, or goes elsewhere. */
 void flow_rule_command(struct net *net, const struct worker_command *command);

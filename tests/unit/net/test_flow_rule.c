@@ -292,9 +292,9 @@ Test(flow_rule, more_wishes_than_can_wait_are_lost)
 	start(0);
 	for (uint32_t i = 0; i < 2 * FLOW_WISHES; i++)
 		flow_rule_wish(worker(HOME), QP + 2 * i, 0, (uint16_t)i);
-	cr_assert_eq(net_poll(pair.net, pair.now) <= 8, 1, "control does a few at a time");
-	cr_assert_leq(flow_device_count(), 8);
-	for (int i = 0; i < 20; i++)
+	net_poll(pair.net, pair.now);
+	cr_assert_eq(flow_device_count(), 1, "one in a turn");
+	for (uint32_t i = 0; i < FLOW_WISHES; i++)
 		control();
 	cr_assert_geq(flow_device_count(), FLOW_WISHES - 1);
 	cr_assert_leq(flow_device_count(), FLOW_WISHES);
