@@ -10,29 +10,23 @@
 #include <stdint.h>
 #include <string.h>
 
-/* `last` is a constant, so that the last bytes are one store. */
-static inline __attribute__((always_inline)) void memory_place_but(uint8_t *to, const uint8_t *from,
-								   uint32_t length, uint32_t last)
-{
-	if (length > last)
-		memcpy(to, from, length - last);
-	__atomic_thread_fence(__ATOMIC_RELEASE);
-	memcpy(to + (length - last), from + (length - last), last);
-}
+/* The same for fewer than eight bytes, and where the end is not aligned: seldom, so not in line. */
+void memory_place_odd(uint8_t *to, const uint8_t *from, uint32_t length);
 
 /* What is aligned and of one, two, four or eight bytes comes whole. */
-static inline void memory_place(uint8_t *to, const uint8_t *from, uint32_t length)
+static inline __attribute__((always_inline)) void memory_place(uint8_t *to, const uint8_t *from,
+							       uint32_t length)
 {
-	const uintptr_t end = (uintptr_t)to + length;
+	const uint32_t before = length - 8;
 
-	if (__builtin_expect(length >= 8 && end % 8 == 0, 1))
-		memory_place_but(to, from, length, 8);
-	else if (length >= 4 && end % 4 == 0)
-		memory_place_but(to, from, length, 4);
-	else if (length >= 2 && end % 2 == 0)
-		memory_place_but(to, from, length, 2);
-	else if (length)
-		memory_place_but(to, from, length, 1);
+	if (__builtin_expect(length < 8 || ((uintptr_t)to + length) % 8 != 0, 0)) {
+		memory_place_odd(to, from, length);
+		return;
+	}
+	if (__builtin_expect(before != 0, 1))
+		memcpy(to, from, before);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	memcpy(to + before, from + before, 8);
 }
 
 #endif
