@@ -206,12 +206,16 @@ class Testpmd:
             "start packet forwarding")
         self.server.pause()
 
+    def revive(self):
+        """Its last client may have been its end: see doc/performance.md."""
+        if self.server.popen.poll() is not None:
+            self.world.stop(self.server)
+            self.start()
+
     def flood(self, *arguments):
         """The driver may fail when its client leaves while it polls; then once more."""
         for last in (False, True):
-            if self.server.popen.poll() is not None:
-                self.world.stop(self.server)
-                self.start()
+            self.revive()
             try:
                 with awake(self.server):
                     return checked(run_json(flood_command(
@@ -224,6 +228,7 @@ class Testpmd:
     def filled_by_testpmd(self, frame):
         """Frames a second that another testpmd brings onto the link, which takes all of them."""
         log = f"{WORK}/txonly.log"
+        self.revive()
         with awake(self.server), open(log, "w", encoding="utf-8") as file:
             generator = subprocess.Popen(
                 testpmd_command(self.world, self.link, "txonly", "client",
