@@ -62,7 +62,10 @@ def build(more="bad-token-budget = 0\n"):
     Stage.target = rig.Target("target", Stage.daemon, EXPORTS)
     Stage.wire = roce.Wire("p0", Stage.daemon, "10.66.0.1", "fd66::1")
     Stage.witness = Stage.wire.witness = connect(SCRATCH)
+    # Until its RTU has been heard there is a connection more that is pending.
+    Stage.wire.barrier()
     Stage.baseline = Stage.daemon.counts()
+    expect_equal(Stage.baseline["connections_pending"], 0, "connections without an RTU")
 
 
 def connect(port=SCRATCH, *, peer=None, six=False, **options):
