@@ -65,6 +65,7 @@ void run_bind(struct bench *bench, uint64_t times);
 bool set_up_write(struct bench *bench, uint32_t qps);
 bool set_up_write_windows(struct bench *bench, uint32_t windows);
 bool set_up_read(struct bench *bench, uint32_t qps);
+bool set_up_verify(struct bench *bench, uint32_t size);
 bool set_up_build(struct bench *bench, uint32_t size);
 void run_parse(struct bench *bench, uint64_t times);
 void run_parse_usual(struct bench *bench, uint64_t times);

@@ -75,6 +75,17 @@ void run_parse_usual(struct bench *bench, uint64_t times)
 	}
 }
 
+/* One frame of that size. */
+bool set_up_verify(struct bench *bench, uint32_t size)
+{
+	bench->bytes = calloc(1, ENGINE_FRAME);
+	if (!bench->bytes || !set_up_queue_pairs(bench, 1))
+		return false;
+	bench->length = engine_request(bench->engine, 0, OP_RC_WRITE_ONLY, bench->engine->token[0],
+				       size, bench->bytes);
+	return true;
+}
+
 void run_verify(struct bench *bench, uint64_t times)
 {
 	struct wire_view view;
