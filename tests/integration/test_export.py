@@ -326,7 +326,7 @@ def refusals():
 def listening():
     a, b = server(), client()
     foreign = Target("foreign", a, "[export x]\nlisten = 10.66.9.9:7471\nsize = 4K\n", wait=False)
-    foreign.wait_log(f"{foreign.config}:4: ")
+    foreign.wait_log(f"{foreign.config}:5: ")
     foreign.wait_log("not an address of the daemon's ports")
     stop(foreign)
     target = Target("target", a, "[export x]\nlisten = 0.0.0.0:7471\nsize = 1M\n"
