@@ -71,14 +71,20 @@ static void draw_traffic(struct sim_config *c, struct rng *rng)
 	c->windows = rng_percent(rng, 85);
 }
 
-void config_draw(struct sim_config *c, uint64_t seed, uint64_t packets)
+uint64_t config_stream(const struct sim_config *c, uint64_t stream)
+{
+	return stream + 1000ull * c->chapter;
+}
+
+void config_draw(struct sim_config *c, uint64_t seed, uint32_t chapter, uint64_t packets)
 {
 	struct rng rng;
 
-	rng_seed(&rng, seed, 1);
 	memset(c, 0, sizeof(*c));
 	c->seed = seed;
+	c->chapter = chapter;
 	c->packets = packets;
+	rng_seed(&rng, seed, config_stream(c, 1));
 	draw_network(c, &rng);
 	draw_traffic(c, &rng);
 	c->workers[0] = rng_between(&rng, 1, SIM_WORKERS);
@@ -101,6 +107,8 @@ void config_draw(struct sim_config *c, uint64_t seed, uint64_t packets)
 	}
 	c->shared_receives = rng_percent(&rng, 30);
 	c->transmit_room = rng_percent(&rng, 25) ? rng_between(&rng, 1, 40) : 0;
+	if (chapter)
+		theme_apply(c, &rng, chapter);
 }
 
 bool config_is_perfect(const struct sim_config *c)

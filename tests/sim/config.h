@@ -15,7 +15,8 @@
 
 struct sim_config {
 	uint64_t seed;
-	uint64_t packets; /* frames offered to the network before the run winds down */
+	uint32_t chapter; /* of the run, from 0 */
+	uint64_t packets; /* frames offered to the network before the chapter winds down */
 
 	/* Hosts. */
 	uint32_t workers[2];
@@ -56,7 +57,15 @@ struct sim_config {
 };
 
 /* Draws everything from the seed. */
-void config_draw(struct sim_config *config, uint64_t seed, uint64_t packets);
+void config_draw(struct sim_config *config, uint64_t seed, uint32_t chapter, uint64_t packets);
+/* Streams of random numbers of a chapter. */
+uint64_t config_stream(const struct sim_config *config, uint64_t stream);
+
+/* --- theme.c ------------------------------------------------------------------ */
+
+void theme_apply(struct sim_config *config, struct rng *rng, uint32_t chapter);
+/* Of a run of so many frames: how many of them the chapter has. 0: the run is over. */
+uint64_t chapter_frames(uint64_t seed, uint64_t frames, uint32_t chapter);
 
 /* Changes one value, "loss=0.5" and the like. False: no such name or a bad value. */
 bool config_set(struct sim_config *config, const char *name, const char *value);

@@ -468,40 +468,126 @@ static bool post_bad_receive(struct end *end, enum fault fault)
 	return true;
 }
 
+/* Of those that can be made in several ways more than one. */
+static void refill(struct fault_deck *deck)
+{
+	static const uint8_t ways[FAULT_COUNT] = {
+		[FAULT_RANGE] = 4,         [FAULT_RIGHT] = 2,
+		[FAULT_DOMAIN] = 2,        [FAULT_INVALIDATE_TOKEN] = 3,
+		[FAULT_FAST_REGISTER] = 5, [FAULT_DEAD_INVALIDATE] = 2,
+		[FAULT_WIRE_LENGTH] = 3,   [FAULT_SGE_RANGE] = 2,
+	};
+
+	for (uint32_t i = FAULT_NONE + 1; i < FAULT_COUNT; i++)
+		deck->left[i] = (uint8_t)(deck->left[i] + (ways[i] ? ways[i] : 1));
+}
+
+static bool has_window(const struct end *end, enum window_state state)
+{
+	for (uint32_t i = 0; i < SIM_WINDOWS; i++)
+		if (end->window[i].state == state && !end->window[i].fast)
+			return true;
+	return false;
+}
+
+/* What few queue pairs can do wrong. */
+static bool possible_now(struct end *end, enum fault fault)
+{
+	struct rng *rng = &end->pair->world->traffic;
+
+	switch (fault) {
+	/* Until the receives that are there have been used up. */
+	case FAULT_NO_RECEIVE: return end->pair->strict;
+	case FAULT_READS_NONE: return end->connection.max_reads_out == 0;
+	case FAULT_QP_RIGHT: return end->peer->connection.remote_rights != RIGHTS_REMOTE;
+	case FAULT_RIGHT: return lacks_right(&end->peer->window[rng_below(rng, SIM_WINDOWS)]);
+	case FAULT_BIND_BOUND: return has_window(end, WINDOW_FREE) && has_window(end, WINDOW_BOUND);
+	case FAULT_TIED: return foreign_tied(end) != NULL;
+	case FAULT_RECEIVE_TOKEN:
+	case FAULT_RECEIVE_SHAPE: return !end->peer->srq && !receive_waiting(end->peer);
+	default: return end->window[0].fast;
+	}
+}
+
+static enum fault seldom_possible(struct end *end)
+{
+	static const enum fault seldom[] = {
+		FAULT_NO_RECEIVE, FAULT_READS_NONE,    FAULT_QP_RIGHT,      FAULT_RIGHT,
+		FAULT_BIND_BOUND, FAULT_FAST_REGISTER, FAULT_SGE_TOKEN,     FAULT_SGE_RIGHT,
+		FAULT_TIED,       FAULT_RECEIVE_TOKEN, FAULT_RECEIVE_SHAPE,
+	};
+	const struct fault_deck *deck = end->pair->world->deck;
+	const uint32_t count = sizeof(seldom) / sizeof(seldom[0]);
+	const uint32_t start = rng_below(&end->pair->world->traffic, count);
+
+	for (uint32_t i = 0; i < count; i++) {
+		const enum fault fault = seldom[(start + i) % count];
+
+		if (deck->left[fault] && possible_now(end, fault))
+			return fault;
+	}
+	return FAULT_NONE;
+}
+
+/* Any of those that are left. */
+static enum fault draw_fault(struct end *end)
+{
+	struct fault_deck *deck = end->pair->world->deck;
+	struct rng *rng = &end->pair->world->traffic;
+	const enum fault seldom = seldom_possible(end);
+	uint32_t sum = 0, pick;
+
+	if (end->pair->no_receives && rng_percent(rng, 80))
+		return FAULT_NO_RECEIVE;
+	if (deck->left[seldom] && rng_percent(rng, 60))
+		return seldom;
+	for (uint32_t i = 0; i < FAULT_COUNT; i++)
+		sum += deck->left[i];
+	/* Or what is left can never be made here. */
+	if (sum == 0 || rng_percent(rng, 3)) {
+		refill(deck);
+		return FAULT_NONE;
+	}
+	pick = rng_below(rng, sum);
+	for (uint32_t i = 0;; i++) {
+		if (pick < deck->left[i])
+			return (enum fault)i;
+		pick -= deck->left[i];
+	}
+}
+
+/* A daemon that dies now and then does so while it is told of a failure. */
+static void aim_death(struct host *host)
+{
+	struct rng *rng = &host->world->schedule;
+
+	if (host->world->config.restart_every_us && rng_percent(rng, 30))
+		host->stores_left = rng_between(rng, 1, 400);
+}
+
 bool fault_post(struct end *end)
 {
 	struct world *world = end->pair->world;
-	static const enum fault of_fast_regions[] = { FAULT_FAST_REGISTER, FAULT_SGE_TOKEN,
-						      FAULT_SGE_RIGHT };
-	enum fault fault =
-		(enum fault)rng_between(&world->traffic, FAULT_NONE + 1, FAULT_COUNT - 1);
+	const enum fault fault = draw_fault(end);
 	struct op *op;
 
-	/* What few queue pairs can do wrong. */
-	if (end->connection.max_reads_out == 0 && rng_percent(&world->traffic, 20))
-		fault = FAULT_READS_NONE;
-	if (end->peer->connection.remote_rights != RIGHTS_REMOTE &&
-	    rng_percent(&world->traffic, 10))
-		fault = FAULT_QP_RIGHT;
-	if (lacks_right(&end->peer->window[rng_below(&world->traffic, SIM_WINDOWS)]) &&
-	    rng_percent(&world->traffic, 15))
-		fault = FAULT_RIGHT;
-	if (rng_percent(&world->traffic, 8))
-		fault = FAULT_SGE_RANGE;
-	/* Until the receives that are there have been used up. */
-	if (end->pair->strict && rng_percent(&world->traffic, end->pair->no_receives ? 80 : 20))
-		fault = FAULT_NO_RECEIVE;
-	if (end->window[0].fast && rng_percent(&world->traffic, 15))
-		fault = of_fast_regions[rng_below(&world->traffic, 3)];
-
+	if (fault == FAULT_NONE)
+		return false;
 	if (!traffic_room(end) || end->peer->window[SIM_WINDOWS].state == WINDOW_ENDING)
 		return false;
-	if (fault == FAULT_RECEIVE_TOKEN || fault == FAULT_RECEIVE_SHAPE)
-		return post_bad_receive(end, fault);
+	if (fault == FAULT_RECEIVE_TOKEN || fault == FAULT_RECEIVE_SHAPE) {
+		if (!post_bad_receive(end, fault))
+			return false;
+		world->deck->left[fault] -= world->deck->left[fault] != 0;
+		return true;
+	}
 	op = build(end, fault);
 	if (op == NULL)
 		return false;
 	op->fault = fault;
+	world->deck->left[fault] -= world->deck->left[fault] != 0;
+	if (!fault_leaves(fault))
+		aim_death(end->host);
 	world->statistics.fault[fault]++;
 	sim_log(world, "pair %u end %u: a wrong request: %s", end->pair->number, end->side,
 		fault_name(fault));

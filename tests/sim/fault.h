@@ -67,6 +67,11 @@ enum fault {
 		FAULT_COUNT
 };
 
+/* What is still to come of each kind, before any comes again. */
+struct fault_deck {
+	uint8_t left[FAULT_COUNT];
+};
+
 /* --- fault.c ---------------------------------------------------------------------- */
 
 /* Posts a wrong request. False: none of those tried can be made now. */

@@ -208,6 +208,54 @@ static void repair_checksum(uint8_t *ip)
 	ip[11] = (uint8_t)sum;
 }
 
+void frame_repair_checksum(uint8_t *frame, const struct frame_facts *facts)
+{
+	repair_checksum(frame + facts->l3);
+}
+
+static bool checksum_right(const uint8_t *ip)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < 20; i += 2)
+		sum += be16(ip + i);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16) == 0xffff;
+}
+
+/* Requests, responses and atomics whose headers are all there is to them have none. */
+static bool may_have_payload(uint8_t opcode)
+{
+	return opcode != 0x0c && opcode != 0x11 && opcode != 0x12 && opcode != 0x13 &&
+	       opcode != 0x14;
+}
+
+static bool is_known(uint8_t opcode)
+{
+	return opcode < OPCODES && opcodes[opcode].name;
+}
+
+enum frame_verdict frame_judge(const uint8_t *frame, uint32_t length, struct frame_facts *facts)
+{
+	const uint8_t *ip;
+	uint32_t end;
+
+	*facts = (struct frame_facts){ 0 };
+	if (!read_outer(frame, length, facts, &end))
+		return FRAME_BAD;
+	ip = frame + facts->l3;
+	if (facts->v4 && (!checksum_right(ip) || (ip[6] & 0x3f) || ip[7]))
+		return FRAME_BAD;
+	facts->opcode = frame[facts->bth];
+	if (!is_known(facts->opcode))
+		return FRAME_UNKNOWN;
+	if (!frame_read(frame, length, facts))
+		return FRAME_BAD;
+	if (!may_have_payload(facts->opcode) && facts->icrc != facts->payload_at)
+		return FRAME_BAD;
+	return FRAME_GOOD;
+}
+
 void frame_repair(uint8_t *frame, const struct frame_facts *facts)
 {
 	uint8_t *p = frame + facts->icrc;

@@ -28,6 +28,14 @@ struct frame_facts {
 bool frame_read(const uint8_t *frame, uint32_t length, struct frame_facts *facts);
 
 bool frame_icrc_good(const uint8_t *frame, const struct frame_facts *facts);
+/*
+ * Whether a receiver may look into a frame at all, by all that is said of its outer headers and
+ * lengths. Of operations that we do not know we cannot say.
+ */
+enum frame_verdict { FRAME_BAD, FRAME_GOOD, FRAME_UNKNOWN };
+enum frame_verdict frame_judge(const uint8_t *frame, uint32_t length, struct frame_facts *facts);
+
+void frame_repair_checksum(uint8_t *frame, const struct frame_facts *facts);
 /* Makes the IPv4 checksum and the ICRC right again. */
 void frame_repair(uint8_t *frame, const struct frame_facts *facts);
 

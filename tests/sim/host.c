@@ -121,7 +121,10 @@ static void io_event(void *context, const struct transport_event *event)
 		break;
 	case TRANSPORT_QP_ESTABLISHED: end->established_events++; break;
 	case TRANSPORT_QP_FLUSHED: end->flushed = true; break;
-	case TRANSPORT_QP_LAST_WQE: end->last_receive_events++; break;
+	case TRANSPORT_QP_LAST_WQE:
+		end->last_receive_events++;
+		worker->host->told_last = true;
+		break;
 	case TRANSPORT_BAD_TOKEN: end->bad_token_events++; break;
 	default:
 		sim_fail(world, "host %u: event %u of queue pair %u", worker->host->number,
@@ -262,7 +265,8 @@ static void set_keys(struct host *host)
 {
 	struct rng rng;
 
-	rng_seed(&rng, host->world->config.seed, 100 + host->number);
+	rng_seed(&rng, host->world->config.seed,
+		 config_stream(&host->world->config, 100 + host->number));
 	rng_fill(&rng, host->arena.header->token_key, sizeof(host->arena.header->token_key));
 	rng_fill(&rng, host->arena.header->qpn_key, sizeof(host->arena.header->qpn_key));
 }
@@ -364,7 +368,7 @@ static void create_memory(struct host *host)
 {
 	struct world *world = host->world;
 	const uint32_t all = RIGHT_LOCAL_READ | RIGHT_LOCAL_WRITE | RIGHTS_REMOTE;
-	uint32_t unused, local;
+	uint32_t unused;
 	void *address;
 	struct rng rng;
 	int fd;
@@ -375,7 +379,7 @@ static void create_memory(struct host *host)
 	host->bytes = address;
 	host->model = malloc(host->size);
 	NEED(host->model != NULL);
-	rng_seed(&rng, world->config.seed, 200 + host->number);
+	rng_seed(&rng, world->config.seed, config_stream(&world->config, 200 + host->number));
 	rng_fill(&rng, host->model, host->size);
 	memcpy(host->bytes, host->model, host->size);
 	host->memfd = dup(fd);
@@ -385,7 +389,8 @@ static void create_memory(struct host *host)
 	NEED(pd_create(host->memory, SIM_SESSION, &host->other_pd) == 0);
 	create_region(host, host->pd, all, &host->region, &host->local[0], &host->remote);
 	create_region(host, host->pd, all, &host->second_region, &host->local[1], &unused);
-	create_region(host, host->other_pd, all, &host->other_region, &local, &host->other_remote);
+	create_region(host, host->other_pd, all, &host->other_region, &host->other_local,
+		      &host->other_remote);
 	create_region(host, host->pd, RIGHT_LOCAL_READ | RIGHT_REMOTE_READ, &host->read_region,
 		      &host->read_only, &unused);
 	create_crooked(host, all);
@@ -441,6 +446,7 @@ void host_create(struct world *world, unsigned int number)
 	memcpy(host->mac, (uint8_t[6]){ 2, 0, 0, 0, 0, letter }, 6);
 	memcpy(host->v4, (uint8_t[16]){ [10] = 255, 255, 10, 0, 0, letter }, 16);
 	memcpy(host->v6, (uint8_t[16]){ 0xfd, [15] = letter }, 16);
+	wire_usual_init(&host->usual, host->mac, host->v4);
 	create_tables(host);
 	create_memory(host);
 	create_workers(host);

@@ -74,9 +74,9 @@ void sim_fail(struct world *world, const char *format, ...)
 {
 	va_list list;
 
-	fprintf(stderr, "FAILED, seed %llu, at %.3f us after %llu frames: ",
-		(unsigned long long)world->config.seed, (double)world->now / 1000,
-		(unsigned long long)world->statistics.frames);
+	fprintf(stderr, "FAILED, seed %llu, chapter %u, at %.3f us after %llu frames: ",
+		(unsigned long long)world->config.seed, world->config.chapter,
+		(double)world->now / 1000, (unsigned long long)world->statistics.frames);
 	va_start(list, format);
 	vfprintf(stderr, format, list);
 	va_end(list);
@@ -95,20 +95,17 @@ void sim_fail(struct world *world, const char *format, ...)
 
 /* --- one run ---------------------------------------------------------------------- */
 
-static void report(const struct world *world)
+static void report(uint64_t seed, const struct sim_statistics *s)
 {
-	const struct sim_statistics *s = &world->statistics;
-
 	printf("seed %llu: %llu frames (%llu lost, %llu doubled, %llu late, %llu corrupt, "
 	       "%llu forged), %llu requests, %llu receives, %llu queue pairs, %llu comparisons, "
-	       "%llu deaths, %llu moves, %.1f ms\n",
-	       (unsigned long long)world->config.seed, (unsigned long long)s->frames,
-	       (unsigned long long)s->lost, (unsigned long long)s->doubled,
-	       (unsigned long long)s->reordered, (unsigned long long)s->corrupt,
-	       (unsigned long long)s->forged, (unsigned long long)s->requests,
-	       (unsigned long long)s->receives, (unsigned long long)s->lives * 2,
-	       (unsigned long long)s->quiet_points, (unsigned long long)s->restarts,
-	       (unsigned long long)s->moves, (double)world->now / 1e6);
+	       "%llu deaths, %llu moves\n",
+	       (unsigned long long)seed, (unsigned long long)s->frames, (unsigned long long)s->lost,
+	       (unsigned long long)s->doubled, (unsigned long long)s->reordered,
+	       (unsigned long long)s->corrupt, (unsigned long long)s->forged,
+	       (unsigned long long)s->requests, (unsigned long long)s->receives,
+	       (unsigned long long)s->lives * 2, (unsigned long long)s->quiet_points,
+	       (unsigned long long)s->restarts, (unsigned long long)s->moves);
 	fflush(stdout);
 }
 
@@ -121,16 +118,8 @@ static void add_statistics(struct sim_statistics *sum, const struct sim_statisti
 		to[i] += from[i];
 }
 
-static void run_seed(uint64_t seed, struct sim_statistics *sum)
+static void run_chapter(struct world *world)
 {
-	struct world *world = calloc(1, sizeof(*world));
-
-	if (world == NULL) {
-		perror("oriel-sim");
-		exit(1);
-	}
-	prepare_replay(seed);
-	config_draw(&world->config, seed, options.packets);
 	for (unsigned int i = 0; i < options.overrides; i++) {
 		char *equals = strchr(options.override[i], '=');
 
@@ -138,19 +127,48 @@ static void run_seed(uint64_t seed, struct sim_statistics *sum)
 		config_set(&world->config, options.override[i], equals + 1);
 		*equals = '=';
 	}
-	if (options.log) {
-		world->log = fopen(options.log, "w");
-		if (world->log == NULL) {
-			fprintf(stderr, "oriel-sim: %s: %s\n", options.log, strerror(errno));
-			exit(2);
-		}
-	}
+	sim_log(world, "chapter %u", world->config.chapter);
 	world_run(world);
-	report(world);
-	if (world->log)
-		fclose(world->log);
-	add_statistics(sum, &world->statistics);
-	free(world);
+}
+
+static FILE *open_log(void)
+{
+	FILE *log = options.log ? fopen(options.log, "w") : NULL;
+
+	if (options.log && log == NULL) {
+		fprintf(stderr, "oriel-sim: %s: %s\n", options.log, strerror(errno));
+		exit(2);
+	}
+	return log;
+}
+
+static void run_seed(uint64_t seed, struct sim_statistics *sum)
+{
+	struct sim_statistics all = { 0 };
+	struct fault_deck deck = { 0 };
+	FILE *log = open_log();
+	uint64_t frames;
+
+	prepare_replay(seed);
+	for (uint32_t chapter = 0; (frames = chapter_frames(seed, options.packets, chapter)) != 0;
+	     chapter++) {
+		struct world *world = calloc(1, sizeof(*world));
+
+		if (world == NULL) {
+			perror("oriel-sim");
+			exit(1);
+		}
+		config_draw(&world->config, seed, chapter, frames);
+		world->log = log;
+		world->deck = &deck;
+		run_chapter(world);
+		add_statistics(&all, &world->statistics);
+		free(world);
+	}
+	report(seed, &all);
+	if (log)
+		fclose(log);
+	add_statistics(sum, &all);
 }
 
 static void report_sum(const struct sim_statistics *s, uint64_t seeds)

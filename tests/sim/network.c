@@ -333,6 +333,7 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 	if (complaint)
 		sim_fail(world, "host %u sent a frame of which %s", direction, complaint);
 	frame_read(buffer->bytes, buffer->packet.length, &facts);
+	parse_check(&world->host[!direction], buffer->bytes, buffer->packet.length, &facts);
 	receiver = host_find_number(&world->host[!direction], facts.qpn);
 	if (receiver)
 		witness_sent(world, receiver->peer, buffer->bytes, &facts);

@@ -18,6 +18,17 @@ uint32_t peek_oldest(const struct arena *arena, uint32_t qp)
 	return requester_una(record->requester);
 }
 
+const char *peek_unsettled(const struct arena *arena, uint32_t qp)
+{
+	const struct qp *record = arena_record(arena, ARENA_QPS, qp);
+
+	if (record->sent_psn != record->next_psn)
+		return "what has been sent";
+	if (record->flights || record->first_flight || record->cursor)
+		return "its requests";
+	return record->reads_out || record->read_psns ? "its READs" : NULL;
+}
+
 bool peek_is_past(const struct arena *arena, uint32_t qp, uint32_t psn)
 {
 	const struct qp *record = arena_record(arena, ARENA_QPS, qp);

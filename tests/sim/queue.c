@@ -74,6 +74,9 @@ void cq_arm(struct sim_cq *cq, uint32_t type)
 
 static bool satisfies(uint32_t arm, const struct shm_cqe *cqe)
 {
+	/* Of errors those of the CQ are meant. */
+	if (arm == SHM_ARM_ERRORS)
+		return false;
 	return arm == SHM_ARM_ANY || cqe->status != NT_SUCCESS_STATUS || cqe->solicited;
 }
 

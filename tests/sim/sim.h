@@ -22,6 +22,7 @@
 #include "shm/layout.h"
 #include "shm/status.h"
 #include "transport/transport.h"
+#include "wire/packet.h"
 
 #define SIM_SESSION  1u
 #define SIM_SRQ      32u /* receives shared by the queue pairs of a worker, at most */
@@ -195,6 +196,7 @@ struct sim_srq {
 	struct receive entry[SIM_SRQ];
 	bool used[SIM_SRQ];
 	uint32_t posted;
+	bool foreign;   /* of another protection domain than its queue pairs */
 	uint64_t hold;  /* until then none are posted */
 	uint32_t limit; /* whose event is owed; 0: none is */
 	uint32_t limit_restarts;
@@ -295,7 +297,8 @@ struct end {
 	bool flushed_alive; /* asked while it lived: no event of an error is due */
 	bool nak_taken;     /* a fatal NAK was delivered to it in time */
 	uint32_t error_events, bad_token_events, established_events, last_receive_events;
-	uint32_t restarts; /* deaths of its daemon: events may be lost, or come again */
+	bool receives_over; /* it has been told so */
+	uint32_t restarts;  /* deaths of its daemon: events may be lost, or come again */
 	uint32_t error_async;
 };
 
@@ -357,7 +360,7 @@ struct host {
 	uint32_t segment, pd, other_pd, region, other_region, read_region;
 	uint32_t local[2], remote; /* tokens of the region; of a second one over the same bytes */
 	uint32_t second_region;
-	uint32_t other_remote; /* remote token in the other domain */
+	uint32_t other_local, other_remote; /* tokens in the other domain */
 	uint32_t other_window, other_window_token, other_fast;
 	uint32_t read_only;               /* local token that allows no write */
 	uint32_t crooked_region, crooked; /* and remote token */
@@ -375,7 +378,9 @@ struct host {
 	uint32_t generation; /* changes with each death, and when all is published again */
 	uint32_t moves;      /* queue pairs that have changed workers */
 	bool notified;       /* the client was woken since it last looked */
+	bool told_last;      /* that a queue pair has its last receive, in this turn */
 	uint8_t mac[6], v4[16], v6[16];
+	struct wire_usual usual;
 };
 
 struct sim_buffer {
@@ -438,7 +443,7 @@ struct sim_statistics {
 
 struct world {
 	struct sim_config config;
-	struct rng traffic, weather, schedule;
+	struct rng traffic, weather, schedule, parsing;
 	uint64_t now;
 	struct host host[2];
 	struct pair *pair;
@@ -454,6 +459,7 @@ struct world {
 	uint32_t idle_turns;
 	uint64_t next_restart, next_move;
 	uint32_t deaths;
+	struct fault_deck *deck; /* of the run */
 	FILE *log;
 	struct sim_statistics statistics;
 };
@@ -522,6 +528,12 @@ void move_turn(struct sim_worker *worker);
 /* A message of another worker, or a frame of a queue pair that has left: taken care of? */
 bool move_receive(struct sim_worker *worker, struct sim_buffer *buffer, uint32_t qpn);
 void move_return_flights(struct sim_worker *worker);
+
+/* --- parse.c ------------------------------------------------------------------------ */
+
+/* Both readers of lib/wire see this frame to a host, or what is made of it, for what it is. */
+void parse_check(struct host *host, const uint8_t *frame, uint32_t length,
+		 const struct frame_facts *facts);
 
 /* --- network.c ------------------------------------------------------------- */
 

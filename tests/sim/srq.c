@@ -18,8 +18,9 @@ void srq_open(struct sim_worker *worker)
 	struct host *host = worker->host;
 	struct world *world = host->world;
 	struct sim_srq *srq = calloc(1, sizeof(*srq));
+	const bool foreign = rng_percent(&world->traffic, 50);
 	struct srq_config config = { .session = SIM_SESSION,
-				     .pd = host->pd,
+				     .pd = foreign ? host->other_pd : host->pd,
 				     .depth = rng_between(&world->traffic, 1, SIM_SRQ),
 				     .sge = rng_between(&world->traffic, 1, SIM_SGE),
 				     .home = worker->number };
@@ -27,6 +28,7 @@ void srq_open(struct sim_worker *worker)
 	if (srq == NULL)
 		abort();
 	srq->host = host;
+	srq->foreign = foreign;
 	srq->depth = config.depth;
 	srq->sge = config.sge;
 	srq->shape.capacity = srq->shape.good = rng_between(&world->traffic, 1, SLOT - 8 * SIM_SGE);
@@ -76,7 +78,8 @@ static uint32_t lay_out(struct sim_srq *srq, struct receive *entry, uint32_t slo
 
 		entry->piece[i] = (struct piece){ at, length };
 		sge[i] = (struct shm_sge){ host_address(srq->host, at), length,
-					   srq->host->local[rng_below(rng, 2)] };
+					   srq->foreign ? srq->host->other_local
+							: srq->host->local[rng_below(rng, 2)] };
 		left -= length;
 		at += length + rng_below(rng, 8);
 	}
@@ -156,7 +159,8 @@ unsigned int srq_turn(struct sim_srq *srq)
 	if (world->now < srq->hold)
 		return 0;
 	if (world->config.late_receives && rng_percent(rng, 3)) {
-		srq->hold = world->now + rng_between(rng, 1000, 3000000);
+		srq->hold = world->now +
+			    rng_between(rng, 1000, rng_percent(rng, 80) ? 100000 : 3000000);
 		return 0;
 	}
 	while (done < 8 && post(srq))
@@ -202,6 +206,9 @@ void srq_completed(struct end *end, const struct shm_cqe *cqe)
 	struct sim_srq *srq = end->srq;
 	struct op *op = next_message(end);
 
+	if (end->receives_over && !end->restarts)
+		sim_fail(end->pair->world, "pair %u end %u: a receive behind its last one",
+			 end->pair->number, end->side);
 	for (uint32_t i = 0; i < srq->depth; i++) {
 		struct receive *entry = &srq->entry[i];
 

@@ -103,8 +103,8 @@ unsigned int traffic_turn(struct end *end)
 
 	if (world->draining || rng_percent(rng, 70))
 		done += end_poll(end);
-	if (rng_percent(rng, 5) && end->receive_cq->arm == SHM_ARM_NONE)
-		cq_arm(end->receive_cq, rng_percent(rng, 50) ? SHM_ARM_ANY : SHM_ARM_SOLICITED);
+	if (rng_percent(rng, 5) && end->receive_cq->arm <= SHM_ARM_ERRORS)
+		cq_arm(end->receive_cq, rng_between(rng, SHM_ARM_ERRORS, SHM_ARM_ANY));
 	if (pair->state == PAIR_CLOSING)
 		return done;
 	done += receive_turn(end);

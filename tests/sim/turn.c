@@ -157,11 +157,39 @@ static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
 	buffer_return(world, buffer);
 }
 
+/* The burst as lib/net looks it up: the same queue pairs as one by one. */
+static void look_up(struct sim_worker *worker)
+{
+	const struct transport_shared *shared = worker->host->shared;
+	struct wire_view view[TRANSPORT_BURST];
+	uint32_t qp[TRANSPORT_BURST];
+	unsigned int count = 0;
+
+	for (uint32_t i = worker->arrived_head; i != worker->arrived_tail; i++) {
+		const struct sim_buffer *buffer = worker->arrived[i & (worker->arrived_size - 1)];
+
+		if (count == TRANSPORT_BURST)
+			break;
+		if (!buffer->take &&
+		    wire_parse(buffer->bytes, buffer->packet.length, &view[count]) == WIRE_OK)
+			count++;
+	}
+	if (count == 0)
+		return;
+	if (transport_look_up(worker->transport, view, qp, count))
+		transport_fetch_targets(worker->transport, view, count);
+	for (unsigned int i = 0; i < count; i++)
+		if (qp_confirm(shared, qp[i], view[i].qpn) != qp_find(shared, view[i].qpn))
+			sim_fail(worker->host->world, "host %u: queue pair %#x is not found",
+				 worker->host->number, view[i].qpn);
+}
+
 static unsigned int run_turn(struct sim_worker *worker)
 {
 	struct world *world = worker->host->world;
 	unsigned int done = 0;
 
+	look_up(worker);
 	worker->room = UINT32_MAX;
 	if (world->config.transmit_room)
 		worker->room = rng_below(&world->schedule, world->config.transmit_room + 1);
@@ -186,6 +214,22 @@ static unsigned int run_turn(struct sim_worker *worker)
 	return done;
 }
 
+/* Whoever was told of its last receive in this turn has that by now. */
+static void take_last(struct host *host)
+{
+	const struct world *world = host->world;
+
+	host->told_last = false;
+	for (uint32_t i = 0; i < world->config.pairs; i++) {
+		struct end *end = &world->pair[i].end[host->number];
+
+		if (end->index == 0 || end->last_receive_events == 0 || end->receives_over)
+			continue;
+		cq_poll(end->receive_cq);
+		end->receives_over = true;
+	}
+}
+
 unsigned int worker_turn(struct sim_worker *worker)
 {
 	struct host *host = worker->host;
@@ -200,6 +244,8 @@ unsigned int worker_turn(struct sim_worker *worker)
 	done = run_turn(worker);
 	stores_end();
 	host->in_turn = false;
+	if (host->told_last)
+		take_last(host);
 	return done;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "loose.h"
+#include "peek.h"
 #include "sim.h"
 
 static unsigned int turn_workers(struct world *world)
@@ -111,6 +112,21 @@ static bool all_still(const struct world *world)
 	return true;
 }
 
+/* Nothing is outstanding, and both know it. */
+static void check_settled(const struct end *end)
+{
+	const struct arena *arena = &end->host->arena;
+	const char *what = end->restarts ? NULL : peek_unsettled(arena, end->index);
+
+	if (peek_oldest(arena, end->index) != end->next_psn)
+		what = "its oldest PSN";
+	if (peek_expected(arena, end->index) != end->peer->next_psn)
+		what = "the PSN that it expects";
+	if (what)
+		sim_fail(end->pair->world, "pair %u end %u: all is still, and not %s",
+			 end->pair->number, end->side, what);
+}
+
 static void compare(struct world *world)
 {
 	loose_settle(world);
@@ -120,6 +136,8 @@ static void compare(struct world *world)
 			continue;
 		witness_told(&world->pair[i].end[0]);
 		witness_told(&world->pair[i].end[1]);
+		check_settled(&world->pair[i].end[0]);
+		check_settled(&world->pair[i].end[1]);
 	}
 	for (int i = 0; i < 2; i++) {
 		host_check_tokens(&world->host[i]);
@@ -222,9 +240,10 @@ void world_run(struct world *world)
 {
 	const uint64_t seed = world->config.seed;
 
-	rng_seed(&world->traffic, seed, 2);
-	rng_seed(&world->weather, seed, 3);
-	rng_seed(&world->schedule, seed, 4);
+	rng_seed(&world->traffic, seed, config_stream(&world->config, 2));
+	rng_seed(&world->weather, seed, config_stream(&world->config, 3));
+	rng_seed(&world->schedule, seed, config_stream(&world->config, 4));
+	rng_seed(&world->parsing, seed, config_stream(&world->config, 5));
 	world->now = 1000000;
 	world->pair = calloc(world->config.pairs, sizeof(*world->pair));
 	if (world->pair == NULL)
