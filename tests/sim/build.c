@@ -258,7 +258,7 @@ static struct sim_window *long_read(struct end *end, const struct op *op)
 	struct sim_window *strip = &end->peer->window[SIM_WINDOWS];
 
 	if (op->kind != KIND_READ || strip->state != WINDOW_BOUND || world->config.loss > 50000 ||
-	    !rng_percent(&world->traffic, 10))
+	    !rng_percent(&world->traffic, world->config.breaking))
 		return NULL;
 	return strip;
 }

@@ -67,7 +67,9 @@ static void draw_traffic(struct sim_config *c, struct rng *rng)
 					  : rng_between(rng, 8192, lossy ? 16384 : 90000);
 	c->life = rng_percent(rng, 15) ? 0 : rng_between(rng, 10, rng_percent(rng, 60) ? 80 : 600);
 	c->faults = rng_percent(rng, 80);
-	c->late_receives = rng_percent(rng, 50);
+	c->late_receives = rng_percent(rng, 50) ? 3 : 0;
+	c->polling = 70;
+	c->breaking = 10;
 	c->windows = rng_percent(rng, 85);
 }
 
@@ -182,7 +184,10 @@ static const struct {
 	  "binds and invalidates, 0 or 1" },
 	{ "shared-receives", VALUE_FLAG, offsetof(struct sim_config, shared_receives), 0, 1,
 	  "0 or 1" },
-	{ "late-receives", VALUE_FLAG, offsetof(struct sim_config, late_receives), 0, 1, "0 or 1" },
+	{ "late-receives", VALUE_NUMBER, offsetof(struct sim_config, late_receives), 0, 100,
+	  "% of turns after which for a while none are posted" },
+	{ "polling", VALUE_NUMBER, offsetof(struct sim_config, polling), 1, 100,
+	  "% of turns in which a client takes its completions" },
 	{ "perfect", VALUE_PURE, 0, 0, 0, "1: nothing is lost, doubled, held back or changed" },
 };
 #define VALUES (sizeof(values) / sizeof(values[0]))

@@ -52,8 +52,10 @@ struct sim_config {
 	uint32_t weight[16]; /* by enum op_kind */
 	uint32_t life; /* mean number of requests before a pair's end is brought about; 0: never */
 	bool faults;   /* wrong operations */
-	bool late_receives;
+	uint32_t late_receives; /* % of turns after which for a while none are posted */
+	uint32_t polling;       /* % of turns in which a client takes its completions */
 	bool windows;
+	uint32_t breaking; /* % of READs that a window is taken from, where it can be */
 };
 
 /* Draws everything from the seed. */

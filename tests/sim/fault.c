@@ -107,14 +107,38 @@ static struct op *wrong_token(struct end *end, uint32_t token)
 	return refused(op, NT_ACCESS_VIOLATION);
 }
 
+/* Right in all but the token: a request of what it grants, where it granted that. */
+static struct op *through(struct end *end, uint32_t token, uint32_t rights, uint32_t offset,
+			  uint32_t length)
+{
+	struct rng *rng = &end->pair->world->traffic;
+
+	for (uint32_t tries = 0; tries < 12; tries++) {
+		const enum op_kind kind = (enum op_kind)rng_between(rng, KIND_WRITE, KIND_CMP_SWAP);
+		struct op *op = rights & op_right(kind) ? op_build(end, kind) : NULL;
+
+		if (op && op->length && op->length + 8 <= length) {
+			op->sqe.token = token;
+			op->sqe.address = (host_address(end->peer->host, offset) + 7) / 8 * 8;
+			return refused(op, NT_ACCESS_VIOLATION);
+		}
+		op_free(op);
+	}
+	return NULL;
+}
+
 static struct op *dead_token(struct end *end)
 {
 	const struct host *host = end->peer->host;
 	const uint32_t count = host->deads < SIM_DEAD ? host->deads : SIM_DEAD;
+	const struct dead_window *dead;
+	struct op *op;
 
 	if (count == 0)
 		return NULL;
-	return wrong_token(end, host->dead[rng_below(&end->pair->world->traffic, count)]);
+	dead = &host->dead[rng_below(&end->pair->world->traffic, count)];
+	op = through(end, dead->token, dead->rights, dead->offset, dead->length);
+	return op ? op : wrong_token(end, dead->token);
 }
 
 /* A window of another pair's end at the same host. */
@@ -135,11 +159,9 @@ static const struct sim_window *foreign_tied(const struct end *end)
 static struct op *tied_token(struct end *end)
 {
 	const struct sim_window *window = foreign_tied(end);
-	struct op *op = window ? wrong_token(end, window->token) : NULL;
 
-	if (op)
-		op->sqe.address = host_address(end->peer->host, window->offset) / 8 * 8;
-	return op;
+	return window ? through(end, window->token, window->rights, window->offset, window->length)
+		      : NULL;
 }
 
 /* One byte too far, one too early, far away, or round the end of the address space. */
@@ -378,6 +400,8 @@ static struct op *forged(struct end *end, enum fault fault)
 			return NULL;
 		/* At the start of a message nothing has been taken yet. */
 		op->consumes = op->packets > 1;
+		if (op->consumes && rng_percent(rng, 50))
+			return spoil_packet(op, op->packets - 1, 0);
 		return spoil_packet(op, op->consumes ? rng_between(rng, 1, op->packets - 1) : 0, 0);
 	case FAULT_WIRE_LENGTH:
 		op = to_be_forged(end, KIND_WRITE, KIND_WRITE_IMM, 1);
@@ -476,6 +500,8 @@ static void refill(struct fault_deck *deck)
 		[FAULT_DOMAIN] = 2,        [FAULT_INVALIDATE_TOKEN] = 3,
 		[FAULT_FAST_REGISTER] = 5, [FAULT_DEAD_INVALIDATE] = 2,
 		[FAULT_WIRE_LENGTH] = 3,   [FAULT_SGE_RANGE] = 2,
+		[FAULT_WIRE_SEQUENCE] = 3, [FAULT_WIRE_SILENT] = 2,
+		[FAULT_TIED] = 2,          [FAULT_DEAD_TOKEN] = 2,
 	};
 
 	for (uint32_t i = FAULT_NONE + 1; i < FAULT_COUNT; i++)
@@ -592,9 +618,12 @@ bool fault_post(struct end *end)
 	sim_log(world, "pair %u end %u: a wrong request: %s", end->pair->number, end->side,
 		fault_name(fault));
 	traffic_post(end, op);
-	/* Those that the requester finds itself, or is told of late, are the last. */
-	end->doomed_left = fault_is_forged(fault) && fault_async(fault) == 0
-				   ? 0
-				   : rng_below(&world->traffic, 12);
+	/*
+	 * Those that the requester finds itself, or is told of late, are the last. READs may
+	 * follow: they change nothing.
+	 */
+	end->doomed_left = rng_below(&world->traffic, 12);
+	if (fault_is_forged(fault) && fault_async(fault) == 0)
+		end->doomed_left = fault == FAULT_WIRE_SILENT ? end->doomed_left / 3 : 0;
 	return true;
 }

@@ -221,7 +221,8 @@ static uint32_t not_to_be_invalidated(const struct end *end)
 	const struct host *host = end->host;
 
 	if (host->deads && rng_percent(rng, 50))
-		return host->dead[rng_below(rng, host->deads < SIM_DEAD ? host->deads : SIM_DEAD)];
+		return host->dead[rng_below(rng, host->deads < SIM_DEAD ? host->deads : SIM_DEAD)]
+			.token;
 	switch (rng_below(rng, 3)) {
 	case 0: return host->remote;
 	case 1: return host->local[0];

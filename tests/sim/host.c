@@ -195,7 +195,7 @@ static void collect_stock(struct host *host)
 			uint32_t token = area->stock[*head & (SHM_STOCK_ENTRIES - 1)];
 
 			for (uint32_t k = 0; k < SIM_DEAD; k++)
-				if (host->dead[k] == token)
+				if (host->dead[k].token == token)
 					sim_fail(host->world, "token %#x came back", token);
 			token_list_add(&host->stock, token);
 			++*head;

@@ -46,12 +46,27 @@ static void place_areas(struct loose_end *end)
 	end->receive_area = end->target + LOOSE_BYTES + AREA_GUARD;
 }
 
+static struct sim_cq *open_cq(struct loose_end *end, bool small, uint32_t which)
+{
+	const uint32_t most = end->config.send_depth + end->config.receive_depth;
+	struct rng *rng = &end->loose->world->traffic;
+	struct sim_cq *cq = cq_open(end->host, small ? rng_between(rng, 1, 12) : most,
+				    1000 + 2 * end->loose->number + which);
+
+	if (small)
+		end->small = cq;
+	/* For the client of one that is overrun. */
+	cq_arm(cq, SHM_ARM_ERRORS);
+	return cq;
+}
+
 static void open_queues(struct loose_end *end)
 {
 	struct world *world = end->loose->world;
 	struct rng *rng = &world->traffic;
 	struct host *host = end->host;
 	struct qp_config *q = &end->config;
+	const bool small = end->loose->wild && rng_percent(rng, 40);
 
 	end->worker = rng_below(rng, host->workers);
 	*q = (struct qp_config){ .session = SIM_SESSION,
@@ -65,11 +80,12 @@ static void open_queues(struct loose_end *end)
 				 .doorbell = 1000 + end->loose->number,
 				 .home = end->worker };
 	/* Large enough, or sure to be overrun. */
-	end->small_cq = end->loose->wild && rng_percent(rng, 30);
-	end->cq = cq_open(
-		host, end->small_cq ? rng_between(rng, 1, 12) : q->send_depth + q->receive_depth,
-		1000 + end->loose->number);
-	q->send_cq = q->receive_cq = end->cq->index;
+	end->cq = open_cq(end, small && rng_percent(rng, 60), 0);
+	end->receive_cq = end->cq;
+	if (rng_percent(rng, 50))
+		end->receive_cq = open_cq(end, small && end->small == NULL, 1);
+	q->send_cq = end->cq->index;
+	q->receive_cq = end->receive_cq->index;
 	q->memory_size = qp_memory_size(q);
 	q->memory = aligned_alloc(64, (q->memory_size + 63) & ~63ull);
 	if (q->memory == NULL)
@@ -209,9 +225,14 @@ unsigned int loose_turn(struct loose *loose)
 	struct rng *rng = &loose->world->traffic;
 	unsigned int done = 0;
 
-	for (int i = 0; i < 2; i++)
-		if (qp_get_state(loose->end[i].host->shared, loose->end[i].index) == QP_ERROR)
+	for (int i = 0; i < 2; i++) {
+		struct loose_end *end = &loose->end[i];
+
+		if (qp_get_state(end->host->shared, end->index) == QP_ERROR)
 			loose->dead |= loose->wild;
+		else if (end->overrun && loose->world->statistics.restarts == 0)
+			loose_fail(end, "it lives, and its CQ does not", end->small->index);
+	}
 	if (loose->dead)
 		done += replace(loose);
 
@@ -294,13 +315,13 @@ void loose_overrun(struct host *host, uint32_t cq)
 	for (uint32_t i = 0; i < host->world->looses; i++) {
 		struct loose_end *end = &host->world->loose[i].end[host->number];
 
-		if (end->index == 0 || end->cq->index != cq)
+		if (end->index == 0 || end->small == NULL || end->small->index != cq)
 			continue;
-		if (!end->small_cq || end->overrun)
+		if (end->overrun)
 			break;
 		end->overrun = end->loose->dead = true;
-		if (end->cq->memory->error != (uint32_t)NT_BUFFER_OVERFLOW)
-			loose_fail(end, "error of a CQ", end->cq->memory->error);
+		if (end->small->memory->error != (uint32_t)NT_BUFFER_OVERFLOW)
+			loose_fail(end, "error of a CQ", end->small->memory->error);
 		return;
 	}
 	sim_fail(host->world, "host %u: CQ %u was overrun", host->number, cq);
@@ -317,6 +338,8 @@ bool loose_event(struct host *host, const struct transport_event *event)
 			end->flushed = true;
 		else if (event->type == TRANSPORT_QP_ERROR && end->loose->wild)
 			end->loose->dead = true;
+		else if (event->type == TRANSPORT_QP_ERROR && end->wrong)
+			return true;
 		else if (end->loose->wild && event->type == TRANSPORT_BAD_TOKEN)
 			return true;
 		else if (event->type != TRANSPORT_QP_ESTABLISHED &&
@@ -335,6 +358,7 @@ void loose_show(struct host *host)
 		struct loose_end *end = &host->world->loose[i].end[host->number];
 
 		cq_set_memory(host->shared, end->cq->index, end->cq->memory);
+		cq_set_memory(host->shared, end->receive_cq->index, end->receive_cq->memory);
 		qp_set_memory(host->shared, end->index, end->config.memory);
 	}
 }
@@ -376,13 +400,26 @@ bool loose_is_flushed(const struct loose *loose)
 	for (int i = 0; i < 2; i++) {
 		const struct loose_end *end = &loose->end[i];
 
-		if (end->flushed && end->small_cq && end->cq->memory->error)
+		if (end->flushed && end->small && end->small->memory->error)
 			continue;
 		if (!end->flushed || end->head != end->tail ||
 		    end->receive_head != end->receive_tail)
 			return false;
 	}
 	return true;
+}
+
+/* Taken by an overrun, and by nothing else. */
+static void check_arms(const struct loose_end *end)
+{
+	const struct sim_cq *cqs[] = { end->cq, end->receive_cq };
+
+	for (int i = 0; i < 2 && end->loose->world->statistics.restarts == 0; i++) {
+		const bool over = end->overrun && cqs[i] == end->small;
+
+		if (cqs[i]->memory->arm != (over ? SHM_ARM_NONE : SHM_ARM_ERRORS))
+			loose_fail(end, "arm of a CQ", cqs[i]->memory->arm);
+	}
 }
 
 void loose_close(struct loose *loose)
@@ -398,6 +435,10 @@ void loose_close(struct loose *loose)
 			ah_destroy(host->shared, end->ah, &grace);
 			ah_free(host->shared, end->ah);
 		}
+		loose_forget_wrong(end);
+		check_arms(end);
+		if (end->receive_cq != end->cq)
+			cq_close(end->receive_cq);
 		cq_close(end->cq);
 		if (region_deregister(host->memory, loose->region[i], &grace))
 			loose_fail(end, "its region cannot be deregistered", 0);

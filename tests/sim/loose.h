@@ -13,6 +13,8 @@ struct loose_message {
 	bool never;   /* it does not arrive, whatever the network does */
 	bool solicited;
 	uint32_t length, target, immediate, token;
+	uint32_t type;  /* of the completion of a wrong one */
+	int32_t status; /* the same */
 	uint8_t *bytes;
 };
 
@@ -25,7 +27,8 @@ struct loose_end {
 	uint32_t index, number, worker;
 	struct qp_config config;
 	struct qp_path path;
-	struct sim_cq *cq;
+	struct sim_cq *cq, *receive_cq; /* or both the same */
+	struct sim_cq *small;           /* one that is sure to be overrun, or NULL */
 	uint32_t ah;
 	uint32_t local, remote; /* tokens of a region over target and receives */
 	uint32_t next_psn;      /* of the next frame */
@@ -36,7 +39,9 @@ struct loose_end {
 	uint32_t matched;                    /* first message of the peer that can come next */
 	uint64_t frames_sent, frames_come;
 	bool flush_asked, flushed;
-	bool small_cq, overrun;
+	bool overrun;
+	bool wrong; /* its last request was one that must fail */
+	uint32_t other_ah, retired_ah;
 };
 
 struct loose {
@@ -74,6 +79,13 @@ bool loose_is_wild(const struct host *host, uint32_t number);
 bool loose_is_flushed(const struct loose *loose);
 void loose_close(struct loose *loose);
 
+/* --- loose_wrong.c --------------------------------------------------------------------- */
+
+/* One request that must fail, and its queue pair with it. Whether it could be posted. */
+bool loose_post_wrong(struct loose_end *end);
+/* The addresses that it may have made. */
+void loose_forget_wrong(struct loose_end *end);
+
 /* --- loose_traffic.c -------------------------------------------------------------- */
 
 _Noreturn void loose_fail(const struct loose_end *end, const char *what, uint64_t value);
@@ -82,6 +94,8 @@ bool loose_in_order(const struct world *world);
 bool loose_all_come(const struct world *world);
 void loose_post_receive(struct loose_end *end);
 void loose_post_send(struct loose_end *end);
+/* An entry behind all that were posted. */
+void loose_queue(struct loose_end *end, const struct shm_sqe *sqe, const struct shm_sge *sge);
 /* Takes completions, and compares them. How many. */
 unsigned int loose_poll_end(struct loose_end *end);
 /* Bytes that may have come by now become the model's. */

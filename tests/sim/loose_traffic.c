@@ -201,6 +201,17 @@ static void fill_target(struct loose_end *end, struct loose_message *m, struct s
 	sqe->token = end->peer->remote;
 }
 
+void loose_queue(struct loose_end *end, const struct shm_sqe *sqe, const struct shm_sge *sge)
+{
+	struct shm_queue *queue = &end->config.memory->send;
+	uint8_t *slot = shm_queue_slot(end->config.memory, queue->offset, queue->stride,
+				       queue->slots, queue->tail);
+
+	memcpy(slot, sqe, sizeof(*sqe));
+	memcpy(slot + sizeof(*sqe), sge, sizeof(*sge));
+	ring(end, queue);
+}
+
 void loose_post_send(struct loose_end *end)
 {
 	static const uint8_t opcode[] = { [KIND_SEND] = SHM_WR_SEND,
@@ -208,13 +219,10 @@ void loose_post_send(struct loose_end *end)
 					  [KIND_WRITE] = SHM_WR_WRITE,
 					  [KIND_WRITE_IMM] = SHM_WR_WRITE_IMMEDIATE };
 	struct loose_message *m = &end->message[end->tail % LOOSE_HISTORY];
-	struct shm_queue *queue = &end->config.memory->send;
 	struct rng *rng = &end->loose->world->traffic;
 	struct host *host = end->host;
 	struct shm_sge sge;
 	struct shm_sqe sqe = { .nsge = 1, .request_context = end->tail };
-	uint8_t *slot = shm_queue_slot(end->config.memory, queue->offset, queue->stride,
-				       queue->slots, queue->tail);
 
 	free(m->bytes);
 	*m = (struct loose_message){ .number = end->tail };
@@ -241,8 +249,6 @@ void loose_post_send(struct loose_end *end)
 	m->token = sqe.token;
 	spoil(end, m, &sqe);
 	m->token = sqe.token;
-	memcpy(slot, &sqe, sizeof(sqe));
-	memcpy(slot + sizeof(sqe), &sge, sizeof(sge));
 	/* Before what was sent is forgotten. */
 	if (++end->tail % (LOOSE_HISTORY / 4) == 0)
 		loose_settle_end(end->peer);
@@ -252,7 +258,7 @@ void loose_post_send(struct loose_end *end)
 		m->never ? ", for nothing" : "");
 	if (loose_all_come(end->loose->world) && !m->never && m->kind >= KIND_WRITE)
 		memcpy(end->peer->host->model + m->target, m->bytes, m->length);
-	ring(end, queue);
+	loose_queue(end, &sqe, &sge);
 }
 
 /* --- completions ------------------------------------------------------------------ */
@@ -350,7 +356,7 @@ static void took_message(struct loose_end *end, const struct shm_cqe *cqe)
 static void loose_receive(struct loose_end *end, const struct shm_cqe *cqe)
 {
 	/* A CQ that was overrun has lost some. */
-	if (end->small_cq && end->cq->memory->error)
+	if (end->small && end->small->memory->error)
 		return;
 	if (cqe->request_context != end->receive_head || end->receive_head == end->receive_tail)
 		loose_fail(end, "completion of another receive", cqe->request_context);
@@ -362,7 +368,7 @@ static void loose_receive(struct loose_end *end, const struct shm_cqe *cqe)
 			(unsigned int)cqe->status);
 	else if (cqe->status == NT_SUCCESS_STATUS)
 		took_message(end, cqe);
-	else if (cqe->status != NT_CANCELLED || !end->flush_asked)
+	else if (cqe->status != NT_CANCELLED || !(end->flush_asked || end->wrong))
 		loose_fail(end, "status of a receive", (uint32_t)cqe->status);
 	settle_slot(end, end->receive_head % SLOTS);
 	end->receive_head++;
@@ -372,21 +378,25 @@ static void loose_send(struct loose_end *end, const struct shm_cqe *cqe)
 {
 	const struct loose_message *m = &end->message[end->head % LOOSE_HISTORY];
 
-	if (end->small_cq && end->cq->memory->error)
+	if (end->small && end->small->memory->error)
 		return;
 	if (cqe->request_context != end->head || end->head == end->tail)
 		loose_fail(end, "completion of another request", cqe->request_context);
-	if (cqe->type != (m->kind >= KIND_WRITE ? 0x40u : 0x2u) || cqe->output != m->token)
+	if (cqe->type != (m->type                 ? m->type
+			  : m->kind >= KIND_WRITE ? 0x40u
+						  : 0x2u) ||
+	    cqe->output != m->token)
 		loose_fail(end, "type of a completion", cqe->type);
-	if (!end->loose->wild && cqe->status != NT_SUCCESS_STATUS &&
+	if (m->status && cqe->status != m->status)
+		loose_fail(end, "status of a wrong request", (uint32_t)cqe->status);
+	if (!end->loose->wild && m->status == 0 && cqe->status != NT_SUCCESS_STATUS &&
 	    (cqe->status != NT_CANCELLED || !end->flush_asked))
 		loose_fail(end, "status of a request", (uint32_t)cqe->status);
 	end->head++;
 }
 
-unsigned int loose_poll_end(struct loose_end *end)
+static unsigned int poll_cq(struct loose_end *end, struct sim_cq *cq)
 {
-	struct sim_cq *cq = end->cq;
 	unsigned int done = 0;
 
 	for (unsigned int i = 0; i < end->host->workers; i++) {
@@ -409,4 +419,11 @@ unsigned int loose_poll_end(struct loose_end *end)
 		}
 	}
 	return done;
+}
+
+unsigned int loose_poll_end(struct loose_end *end)
+{
+	const unsigned int done = poll_cq(end, end->cq);
+
+	return end->receive_cq == end->cq ? done : done + poll_cq(end, end->receive_cq);
 }

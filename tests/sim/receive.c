@@ -135,7 +135,7 @@ unsigned int receive_turn(struct end *end)
 	if (end->flush_asked || end->receive_failed || end->pair->no_receives ||
 	    world->now < end->hold_receives)
 		return 0;
-	if (world->config.late_receives && !end->pair->strict && rng_percent(rng, 3)) {
+	if (!end->pair->strict && rng_percent(rng, world->config.late_receives)) {
 		end->hold_receives = world->now + rng_between(rng, 1000, longest_hold(end));
 		return 0;
 	}

@@ -343,6 +343,12 @@ struct token_list {
 	uint32_t count, size;
 };
 
+/* What was reached through a window that is no more. */
+struct dead_window {
+	uint32_t token, rights;
+	uint32_t offset, length;
+};
+
 struct host {
 	struct world *world;
 	unsigned int number;
@@ -365,7 +371,7 @@ struct host {
 	uint32_t read_only;               /* local token that allows no write */
 	uint32_t crooked_region, crooked; /* and remote token */
 	struct token_list stock;
-	uint32_t dead[SIM_DEAD]; /* tokens of windows that were, the newest of them */
+	struct dead_window dead[SIM_DEAD]; /* those that were, the newest of them */
 	uint32_t deads;
 	uint32_t stock_head[SIM_WORKERS];
 	struct sim_cq *shared_cq;

@@ -158,7 +158,7 @@ unsigned int srq_turn(struct sim_srq *srq)
 		set_limit(srq);
 	if (world->now < srq->hold)
 		return 0;
-	if (world->config.late_receives && rng_percent(rng, 3)) {
+	if (rng_percent(rng, world->config.late_receives)) {
 		srq->hold = world->now +
 			    rng_between(rng, 1000, rng_percent(rng, 80) ? 100000 : 3000000);
 		return 0;

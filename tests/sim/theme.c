@@ -78,7 +78,8 @@ static void shared_receives(struct sim_config *c, struct rng *rng)
 	all_kinds(c, rng);
 	if (rng_percent(rng, 50))
 		perfect(c);
-	c->shared_receives = c->late_receives = true;
+	c->shared_receives = true;
+	c->late_receives = rng_between(rng, 2, 8);
 	c->pairs = rng_between(rng, 3, 6);
 	c->life = rng_between(rng, 10, 60);
 	c->looses = 0;
@@ -117,7 +118,8 @@ static void moving(struct sim_config *c, struct rng *rng)
 	all_kinds(c, rng);
 	mild(c, rng);
 	c->workers[0] = c->workers[1] = SIM_WORKERS;
-	c->move_every_us = rng_between(rng, 1, 60);
+	c->move_every_us = rng_between(rng, 1, rng_percent(rng, 60) ? 8 : 60);
+	c->polling = rng_between(rng, 10, 70);
 	c->flights = rng_between(rng, 8, 64);
 	c->pairs = rng_between(rng, 2, 6);
 	c->life = rng_between(rng, 20, 100);
@@ -147,7 +149,43 @@ static void one_trouble(struct sim_config *c, struct rng *rng)
 	*rate[rng_below(rng, 5)] = rng_between(rng, 3000, 40000);
 	c->pairs = rng_between(rng, 1, 4);
 	c->life = rng_between(rng, 30, 200);
-	c->late_receives = rng_percent(rng, 30);
+	c->late_receives = rng_percent(rng, 30) ? 3 : 0;
+}
+
+/* Nothing goes wrong and nobody ends: so no timer may ever run out. */
+static void undisturbed(struct sim_config *c, struct rng *rng)
+{
+	all_kinds(c, rng);
+	unhindered(c);
+	perfect(c);
+	c->transmit_room = rng_percent(rng, 60) ? rng_between(rng, 1, 8) : 0;
+	c->late_receives = rng_between(rng, 0, 20);
+	c->shared_receives = rng_percent(rng, 20);
+	c->polling = rng_between(rng, 10, 100);
+	c->pairs = rng_between(rng, 1, 4);
+	c->life = 0;
+	c->looses = 0;
+}
+
+/* READs that take long, through windows that die meanwhile. */
+static void broken_off(struct sim_config *c, struct rng *rng)
+{
+	all_kinds(c, rng);
+	c->weight[KIND_READ] = 100;
+	unhindered(c);
+	if (rng_percent(rng, 50))
+		perfect(c);
+	else
+		mild(c, rng);
+	c->restart_every_us = 0;
+	c->workers[0] = c->workers[1] = SIM_WORKERS;
+	c->transmit_room = rng_percent(rng, 50) ? rng_between(rng, 2, 20) : 0;
+	c->mtu = 256u << rng_below(rng, 2);
+	c->pairs = rng_between(rng, 2, 6);
+	c->largest = rng_between(rng, 1024, 8192);
+	c->life = rng_between(rng, 20, 60);
+	c->breaking = 60;
+	c->looses = 0;
 }
 
 /* --- all of them ------------------------------------------------------------------ */
@@ -157,11 +195,12 @@ static const struct {
 	void (*bend)(struct sim_config *c, struct rng *rng);
 	uint32_t share;
 } themes[] = {
-	{ faults_alone, 3 }, { shared_receives, 1 }, { congested, 1 },         { unreliable, 1 },
+	{ faults_alone, 4 }, { shared_receives, 1 }, { congested, 1 },         { unreliable, 1 },
 	{ dying, 2 },        { one_trouble, 1 },     { faults_in_trouble, 2 }, { moving, 1 },
+	{ undisturbed, 1 },  { broken_off, 2 },
 };
 #define THEMES (sizeof(themes) / sizeof(themes[0]))
-#define SHARES 12u
+#define SHARES 16u
 
 static uint32_t theme_of(uint64_t seed, uint32_t chapter)
 {

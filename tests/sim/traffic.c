@@ -82,7 +82,9 @@ static unsigned int post_some(struct end *end)
 	unsigned int done = 0;
 
 	while (burst-- && may_post(end)) {
-		struct op *op = op_build(end, draw_kind(world));
+		struct op *op = op_build(end, end->fault && end->fault->fault == FAULT_WIRE_SILENT
+						      ? KIND_READ
+						      : draw_kind(world));
 
 		if (op == NULL)
 			continue;
@@ -101,7 +103,7 @@ unsigned int traffic_turn(struct end *end)
 	struct rng *rng = &world->traffic;
 	unsigned int done = 0;
 
-	if (world->draining || rng_percent(rng, 70))
+	if (world->draining || rng_percent(rng, world->config.polling))
 		done += end_poll(end);
 	if (rng_percent(rng, 5) && end->receive_cq->arm <= SHM_ARM_ERRORS)
 		cq_arm(end->receive_cq, rng_between(rng, SHM_ARM_ERRORS, SHM_ARM_ANY));

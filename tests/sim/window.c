@@ -238,7 +238,9 @@ void window_invalidated(struct sim_window *window)
 	struct host *host = window->owner->host;
 
 	if (!window->fast)
-		host->dead[host->deads++ % SIM_DEAD] = window->token;
+		host->dead[host->deads++ % SIM_DEAD] =
+			(struct dead_window){ window->token, window->rights, window->offset,
+					      window->length };
 	window->state = WINDOW_FREE;
 	if (window->echo)
 		network_echo(host->world, window);

@@ -196,8 +196,32 @@ static void check_counters(struct world *world)
 			 (unsigned long long)timeouts, (unsigned long long)retransmits);
 }
 
+/* The last request of those that live is one that must fail. */
+static void fail_loose(struct world *world)
+{
+	for (uint32_t i = 0; i < world->looses; i++) {
+		struct loose *loose = &world->loose[i];
+
+		for (int k = 0; k < 2; k++) {
+			struct loose_end *end = &loose->end[k];
+
+			if (!loose_post_wrong(end))
+				continue;
+			for (int turns = 0; end->head != end->tail; turns++) {
+				turn(world);
+				if (turns > 100000)
+					sim_fail(world,
+						 "loose pair %u: a wrong request does not end", i);
+			}
+			if (qp_get_state(end->host->shared, end->index) != QP_ERROR)
+				sim_fail(world, "loose pair %u end %d lives on", i, k);
+		}
+	}
+}
+
 static void close_loose(struct world *world)
 {
+	fail_loose(world);
 	for (uint32_t i = 0; i < world->looses; i++) {
 		loose_flush(&world->loose[i]);
 		for (int turns = 0; !loose_is_flushed(&world->loose[i]); turns++) {
