@@ -132,6 +132,9 @@ void witness_request(struct end *end, uint32_t psn, bool kept)
 	const uint32_t expected = peek_expected(&end->host->arena, end->index);
 	const uint64_t now = end->pair->world->now;
 
+	if (!end->came || (psn - end->furthest) % PSNS < PSNS / 2)
+		end->furthest = psn;
+	end->came = true;
 	if (end->ahead_of != expected)
 		end->ahead_at = 0;
 	end->ahead_of = expected;

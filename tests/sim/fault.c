@@ -127,6 +127,26 @@ static struct op *through(struct end *end, uint32_t token, uint32_t rights, uint
 	return NULL;
 }
 
+/* Under a token whose place another window has now: where that may be used. */
+static struct op *succeeded_token(struct end *end)
+{
+	const struct host *host = end->peer->host;
+	const uint32_t count = host->deads < SIM_DEAD ? host->deads : SIM_DEAD;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct dead_window *dead = &host->dead[i];
+
+		for (uint32_t k = 0; dead->next && k < SIM_WINDOWS; k++) {
+			const struct sim_window *window = &end->peer->window[k];
+
+			if (window->state == WINDOW_BOUND && window->token == dead->next)
+				return through(end, dead->token, window->rights, window->offset,
+					       window->length);
+		}
+	}
+	return NULL;
+}
+
 static struct op *dead_token(struct end *end)
 {
 	const struct host *host = end->peer->host;
@@ -134,8 +154,9 @@ static struct op *dead_token(struct end *end)
 	const struct dead_window *dead;
 	struct op *op;
 
-	if (count == 0)
-		return NULL;
+	op = succeeded_token(end);
+	if (op || count == 0)
+		return op;
 	dead = &host->dead[rng_below(&end->pair->world->traffic, count)];
 	op = through(end, dead->token, dead->rights, dead->offset, dead->length);
 	return op ? op : wrong_token(end, dead->token);
@@ -250,7 +271,7 @@ static struct op *wrong_alignment(struct end *end)
 
 	if (op == NULL)
 		return NULL;
-	op->sqe.address += rng_between(rng, 1, 7);
+	op->sqe.address += rng_percent(rng, 50) ? 4 : rng_between(rng, 1, 7);
 	return refused(op, NT_DATA_ERROR);
 }
 
@@ -364,7 +385,7 @@ static struct op *to_be_forged(struct end *end, enum op_kind low, enum op_kind h
 /* The receive of a SEND goes with it; that of a WRITE with immediate only at its end. */
 static struct op *spoil_packet(struct op *op, uint32_t packet, uint32_t choice)
 {
-	op->wire_packet = packet;
+	op->wire_packet = op->refused_at = packet;
 	op->wire_choice = choice;
 	if (op->kind == KIND_WRITE_IMM && packet + 1 < op->packets)
 		op->consumes = false;
@@ -417,6 +438,9 @@ static struct op *forged(struct end *end, enum fault fault)
 			choice = op->length + one_or_more(rng, AREA_GUARD);
 		spoil_packet(op, choice >= (op->packets - 1) * mtu ? op->packets - 1 : 0, choice);
 		op->wire_packet = 0;
+		/* A packet in the middle that goes beyond it is not waited for any longer. */
+		if (choice < op->length)
+			op->refused_at = choice / mtu;
 		return op;
 	case FAULT_WIRE_HUGE:
 		op = to_be_forged(end, KIND_READ, KIND_READ, 1);
@@ -499,9 +523,11 @@ static void refill(struct fault_deck *deck)
 		[FAULT_RANGE] = 4,         [FAULT_RIGHT] = 2,
 		[FAULT_DOMAIN] = 2,        [FAULT_INVALIDATE_TOKEN] = 3,
 		[FAULT_FAST_REGISTER] = 5, [FAULT_DEAD_INVALIDATE] = 2,
-		[FAULT_WIRE_LENGTH] = 3,   [FAULT_SGE_RANGE] = 2,
-		[FAULT_WIRE_SEQUENCE] = 3, [FAULT_WIRE_SILENT] = 2,
-		[FAULT_TIED] = 2,          [FAULT_DEAD_TOKEN] = 2,
+		[FAULT_WIRE_LENGTH] = 3,   [FAULT_SGE_RANGE] = 3,
+		[FAULT_WIRE_SEQUENCE] = 3, [FAULT_WIRE_SILENT] = 3,
+		[FAULT_WIRE_RESPONSE] = 3, [FAULT_ALIGNMENT] = 2,
+		[FAULT_TIED] = 2,          [FAULT_DEAD_TOKEN] = 4,
+		[FAULT_NO_RECEIVE] = 2,
 	};
 
 	for (uint32_t i = FAULT_NONE + 1; i < FAULT_COUNT; i++)

@@ -41,13 +41,26 @@ static uint32_t wrong_local(const struct end *end, struct shm_sge *sge)
 	return rng_percent(rng, 50) ? end->host->remote : (uint32_t)rng_next(rng);
 }
 
+static bool is_short(const struct op *op)
+{
+	return op->packets == 1 && op->sqe.nsge == 1 && op->length &&
+	       !(op->sqe.flags & (SHM_FLAG_INLINE | SHM_FLAG_READ_FENCE));
+}
+
 static struct op *wrong_sge(struct end *end, bool range)
 {
 	struct rng *rng = &end->pair->world->traffic;
 	const enum op_kind kind = (enum op_kind)rng_below(rng, KIND_BIND);
-	struct op *op = op_build(end, rng_percent(rng, 60)   ? kind
-				      : rng_percent(rng, 50) ? KIND_SEND
-							     : KIND_WRITE);
+	struct op *op = NULL;
+
+	/* Half of them of the kind that goes the short way. */
+	for (int tries = rng_percent(rng, 50) ? 6 : 0; tries && (op == NULL || !is_short(op));
+	     tries--) {
+		op_free(op);
+		op = op_build(end, rng_percent(rng, 50) ? KIND_SEND : KIND_WRITE);
+	}
+	if (op == NULL)
+		op = op_build(end, kind);
 
 	if (op && op->kind != KIND_SEND_INV && !(op->sqe.flags & SHM_FLAG_INLINE)) {
 		for (uint32_t i = 0; i < op->sqe.nsge; i++) {

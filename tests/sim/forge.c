@@ -17,12 +17,15 @@ static void put(uint8_t *p, uint64_t value, unsigned int bytes)
 
 /* --- any frame -------------------------------------------------------------------- */
 
-static uint32_t unused_number(struct world *world)
+/* Now and then one that differs in its upper bits only. */
+static uint32_t unused_number(struct world *world, uint32_t used)
 {
+	const bool alike = rng_percent(&world->weather, 50);
 	uint32_t number;
 
 	do
-		number = rng_between(&world->weather, 2, 0xfffffe);
+		number = alike ? used ^ rng_between(&world->weather, 1, 255) << 16
+			       : rng_between(&world->weather, 2, 0xfffffe);
 	while (host_find_number(&world->host[0], number) ||
 	       host_find_number(&world->host[1], number));
 	return number;
@@ -50,7 +53,7 @@ const char *forge_refused(struct world *world, uint8_t *frame, const struct fram
 		/* The same headers as a request of another service, or no opcode at all. */
 		bth[0] = facts->opcode <= 0x0b ? bth[0] | 0x20 : 0x1f;
 		return "opcode";
-	default: put(bth + 5, unused_number(world), 3); return "queue pair";
+	default: put(bth + 5, unused_number(world, facts->qpn), 3); return "queue pair";
 	}
 }
 

@@ -221,6 +221,14 @@ void host_check_tokens(struct host *host)
 			 host->number, usage.tokens_reserved, host->stock.count);
 }
 
+uint32_t host_newest_token(struct host *host)
+{
+	const uint32_t before = host->stock.count;
+
+	collect_stock(host);
+	return host->stock.count == before + 1 ? host->stock.token[before] : 0;
+}
+
 uint32_t host_take_token(struct host *host)
 {
 	struct token_list *stock = &host->stock;

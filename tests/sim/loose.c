@@ -50,7 +50,7 @@ static struct sim_cq *open_cq(struct loose_end *end, bool small, uint32_t which)
 {
 	const uint32_t most = end->config.send_depth + end->config.receive_depth;
 	struct rng *rng = &end->loose->world->traffic;
-	struct sim_cq *cq = cq_open(end->host, small ? rng_between(rng, 1, 12) : most,
+	struct sim_cq *cq = cq_open(end->host, small ? rng_between(rng, 1, 6) : most,
 				    1000 + 2 * end->loose->number + which);
 
 	if (small)
@@ -239,14 +239,15 @@ unsigned int loose_turn(struct loose *loose)
 	for (int i = 0; i < 2; i++) {
 		struct loose_end *end = &loose->end[i];
 
-		if (loose->world->draining || rng_percent(rng, 70))
+		if (loose->world->draining || rng_percent(rng, loose->world->config.polling))
 			done += loose_poll_end(end);
 		if (end->flush_asked)
 			continue;
 		while (end->receive_tail - end->receive_head < end->config.receive_depth &&
 		       !rng_percent(rng, 10))
 			loose_post_receive(end);
-		for (uint32_t n = rng_below(rng, 3); n && may_send(end); n--, done++)
+		for (uint32_t n = rng_below(rng, rng_percent(rng, 80) ? 3 : 9); n && may_send(end);
+		     n--, done++)
 			loose_post_send(end);
 	}
 	return done;

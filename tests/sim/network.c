@@ -290,6 +290,14 @@ static const char *tamper(struct world *world, struct flying *flying,
 	return what;
 }
 
+/* Where PSNs begin anew, or are half way round, what can happen mostly does. */
+static bool chance_at(struct rng *rng, uint32_t ppm, const struct frame_facts *facts)
+{
+	const bool edge = ((facts->psn + 2) & 0x7fffff) < 4;
+
+	return rng_chance(rng, edge && ppm && ppm < 150000 ? 150000 : ppm);
+}
+
 /* In a storm: everything that can happen to a frame. False: it is lost. */
 static bool suffer(struct world *world, struct flying *flying, const struct frame_facts *facts,
 		   const char **what, bool *late)
@@ -300,14 +308,14 @@ static bool suffer(struct world *world, struct flying *flying, const struct fram
 	const struct sim_config *c = &world->config;
 	struct rng *rng = &world->weather;
 
-	if (dark(world, direction) || too_long(world, buffer) || rng_chance(rng, c->loss)) {
+	if (dark(world, direction) || too_long(world, buffer) || chance_at(rng, c->loss, facts)) {
 		world->statistics.lost_alone += end && end->pair->state == PAIR_ALIVE &&
 						world->now >= world->network.dark_until[direction];
 		trouble(end);
 		world->statistics.lost++;
 		return false;
 	}
-	if (rng_chance(rng, c->duplicate)) {
+	if (chance_at(rng, c->duplicate, facts)) {
 		trouble(end);
 		send_copy(world, direction, buffer, facts);
 	}

@@ -274,7 +274,7 @@ static void bring_about_end(struct pair *pair)
 	struct rng *rng = &world->traffic;
 	struct end *end = &pair->end[rng_below(rng, 2)];
 
-	if (pair->armed || !world->config.faults || rng_percent(rng, 10)) {
+	if (pair->armed || !world->config.faults || (!pair->no_receives && rng_percent(rng, 10))) {
 		world->statistics.flushed_lives++;
 		begin_end(pair);
 		flush(end);

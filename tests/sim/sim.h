@@ -128,6 +128,7 @@ struct op {
 	uint64_t posted_at;
 	uint32_t psn;         /* first */
 	uint32_t wire_packet; /* of a fault that the network makes: which packet */
+	uint32_t refused_at;  /* and in which one the responder finds it */
 	uint32_t wire_choice;
 	bool received; /* its receive has completed with it */
 	bool executed; /* the peer has carried it out, for certain */
@@ -274,6 +275,8 @@ struct end {
 	uint32_t told_psn;   /* of its last NAK for one, or for want of a receive */
 	uint32_t ahead_of;   /* what it waited for when a later frame came, and when that was */
 	uint64_t ahead_at;   /* 0: none has come */
+	uint32_t furthest;   /* PSN of a request that came to it, of all that did */
+	bool came;
 	bool gap_told, rnr_waits;
 	bool rnr_blind;         /* whether it heeds them cannot be said */
 	uint32_t rnr_psn, rnrs; /* RNR NAKs that have come for this PSN */
@@ -347,6 +350,7 @@ struct token_list {
 struct dead_window {
 	uint32_t token, rights;
 	uint32_t offset, length;
+	uint32_t next; /* token in the same place; 0: not known */
 };
 
 struct host {
@@ -502,6 +506,8 @@ uint64_t host_address(const struct host *host, uint32_t offset);
 struct shm_sge host_sge(const struct host *host, struct rng *rng, uint32_t offset, uint32_t length);
 /* When all is still: no token is lost. */
 void host_check_tokens(struct host *host);
+/* The one that has come back since anybody looked; 0: none or several have. */
+uint32_t host_newest_token(struct host *host);
 /* A token for a bind, out of the session's stock. */
 uint32_t host_take_token(struct host *host);
 void token_list_add(struct token_list *list, uint32_t token);

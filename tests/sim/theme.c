@@ -99,6 +99,7 @@ static void unreliable(struct sim_config *c, struct rng *rng)
 	}
 	c->restart_every_us = 0;
 	c->looses = SIM_LOOSE;
+	c->polling = rng_between(rng, 20, 90);
 	c->pairs = 1;
 }
 

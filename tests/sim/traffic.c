@@ -107,6 +107,8 @@ unsigned int traffic_turn(struct end *end)
 		done += end_poll(end);
 	if (rng_percent(rng, 5) && end->receive_cq->arm <= SHM_ARM_ERRORS)
 		cq_arm(end->receive_cq, rng_between(rng, SHM_ARM_ERRORS, SHM_ARM_ANY));
+	if (rng_percent(rng, 5) && end->send_cq->arm <= SHM_ARM_ERRORS)
+		cq_arm(end->send_cq, rng_between(rng, SHM_ARM_ERRORS, SHM_ARM_ANY));
 	if (pair->state == PAIR_CLOSING)
 		return done;
 	done += receive_turn(end);

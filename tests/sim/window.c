@@ -225,6 +225,10 @@ void window_check_grace(const struct end *end, const struct sim_window *window,
 
 	if (generation != host->generation + host->moves + 1)
 		return;
+	/* Not at once: they have no turn within that of another. */
+	if (host->workers > 1 && host->worker[end->worker].turns - turns[end->worker] < 2)
+		sim_fail(host->world, "pair %u end %u: token %08x is said to be dead at once",
+			 end->pair->number, end->side, window->token);
 	for (unsigned int i = 0; i < host->workers; i++)
 		if (i != end->worker && host->worker[i].turns == turns[i])
 			sim_fail(host->world,
@@ -240,7 +244,7 @@ void window_invalidated(struct sim_window *window)
 	if (!window->fast)
 		host->dead[host->deads++ % SIM_DEAD] =
 			(struct dead_window){ window->token, window->rights, window->offset,
-					      window->length };
+					      window->length, host_newest_token(host) };
 	window->state = WINDOW_FREE;
 	if (window->echo)
 		network_echo(host->world, window);

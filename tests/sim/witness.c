@@ -496,6 +496,17 @@ static void check_midway(const struct end *sender, const struct frame_facts *fac
 		     (message->response + 1) % PSNS);
 }
 
+/* What the network has made wrong is found in the packet where it is. */
+static void check_refused_at(const struct end *sender, const struct frame_facts *facts)
+{
+	const struct op *op = sender->peer->fault;
+
+	if (op && fault_is_forged(op->fault) && fault_async(op->fault) &&
+	    (facts->psn - op->psn) % PSNS < op->packets)
+		need(sender, facts, "the PSN of what is wrong", facts->psn,
+		     (op->psn + op->refused_at) % PSNS);
+}
+
 /* The messages before the one that it is about: just these are complete. */
 static void check_nak(struct end *sender, const struct frame_facts *facts)
 {
@@ -512,12 +523,16 @@ static void check_nak(struct end *sender, const struct frame_facts *facts)
 		check_msn(sender, facts, before, before);
 	} else if (facts->syndrome == 0x60) {
 		check_msn(sender, facts, before, before);
+		if (!sender->came || (sender->furthest - facts->psn - 1) % PSNS >= PSNS / 2)
+			complain(sender, facts, "the furthest PSN that came", sender->furthest,
+				 (facts->psn + 1) % PSNS);
 		if (sender->gap_told && sender->gap_psn == facts->psn)
 			complain(sender, facts, "the gap told before", facts->psn, 0);
 		sender->gap_told = true;
 		sender->gap_psn = facts->psn;
 	} else {
 		check_msn(sender, facts, before, requester->messages);
+		check_refused_at(sender, facts);
 		if (number && facts->syndrome == 0x62)
 			check_midway(sender, facts, witness_message(requester, number));
 	}
