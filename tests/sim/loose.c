@@ -298,6 +298,7 @@ void loose_sent(struct loose_end *sender, const uint8_t *frame, const struct fra
 	const uint32_t ahead = (facts->psn - sender->next_psn) % PSNS;
 
 	sender->frames_sent++;
+	loose_left(sender, facts);
 	if (sender->loose->type == SHM_QP_RC || facts->opcode == 0x81)
 		return;
 	if ((facts->opcode & 0xe0u) != base)

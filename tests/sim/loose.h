@@ -15,6 +15,9 @@ struct loose_message {
 	uint32_t length, target, immediate, token;
 	uint32_t type;  /* of the completion of a wrong one */
 	int32_t status; /* the same */
+	/* How it travels: its PSNs, 0 packets until it has left; frames of it that came. */
+	uint32_t psn, packets, come;
+	bool spoiled; /* one was lost or changed, or may have found no receive */
 	uint8_t *bytes;
 };
 
@@ -38,6 +41,7 @@ struct loose_end {
 	uint32_t split[LOOSE_RECEIVES];      /* bytes of a receive's first SGE */
 	uint32_t matched;                    /* first message of the peer that can come next */
 	uint64_t frames_sent, frames_come;
+	uint32_t leaving; /* message that leaves next */
 	bool flush_asked, flushed;
 	bool overrun;
 	bool wrong; /* its last request was one that must fail */
@@ -78,6 +82,15 @@ void loose_flush(struct loose *loose);
 bool loose_is_wild(const struct host *host, uint32_t number);
 bool loose_is_flushed(const struct loose *loose);
 void loose_close(struct loose *loose);
+
+/* --- loose_come.c ---------------------------------------------------------------------- */
+
+/* A frame leaves; it is lost, or changed; it comes to this end. */
+void loose_left(struct loose_end *sender, const struct frame_facts *facts);
+void loose_spoiled(struct loose_end *sender, uint32_t psn);
+void loose_came(struct loose_end *end, uint32_t psn);
+/* The message came whole, and there was a receive for it. */
+bool loose_came_whole(const struct loose_end *end, const struct loose_message *m);
 
 /* --- loose_wrong.c --------------------------------------------------------------------- */
 

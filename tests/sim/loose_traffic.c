@@ -348,6 +348,12 @@ static void took_message(struct loose_end *end, const struct shm_cqe *cqe)
 		if (!sender->message[k % LOOSE_HISTORY].never &&
 		    takes_receive(&sender->message[k % LOOSE_HISTORY]))
 			loose_fail(end, "a message is missing", k);
+	for (uint32_t k = end->matched; order && k < i; k++) {
+		const struct loose_message *m = &sender->message[k % LOOSE_HISTORY];
+
+		if (!m->never && takes_receive(m) && loose_came_whole(end, m))
+			loose_fail(end, "a message that came whole is missing", k);
+	}
 	if (order)
 		end->matched = i + 1;
 	end->loose->world->statistics.loose_received++;

@@ -335,6 +335,7 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 	struct flying flying = { .to = (uint8_t)!direction, .buffer = buffer };
 	struct frame_facts facts;
 	const char *wrong;
+	struct loose_end *loose;
 	struct end *receiver;
 	bool late = false;
 
@@ -365,12 +366,17 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 	wrong = receiver ? forge_fault(receiver, buffer, &facts) : NULL;
 	if (wrong)
 		sim_log(world, "the next frame is made a %s", wrong);
+	loose = receiver ? NULL : loose_find(&world->host[!direction], facts.qpn);
 	if ((wrong && forge_swallows(receiver, &facts)) ||
 	    (!calm(world) && !suffer(world, &flying, &facts, &what, &late))) {
 		log_frame(world, direction, &facts, "lost", "", 0);
+		if (loose)
+			loose_spoiled(loose->peer, facts.psn);
 		buffer_return(world, buffer);
 		return;
 	}
+	if (loose && flying.tamper != TAMPER_NONE)
+		loose_spoiled(loose->peer, facts.psn);
 	flying.due = draw_due(world, direction, late);
 	log_frame(world, direction, &facts,
 		  late             ? "late"

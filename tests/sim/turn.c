@@ -37,8 +37,10 @@ static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buf
 	struct end *end = host_find_number(worker->host, view->qpn);
 	struct loose_end *loose = end ? NULL : loose_find(worker->host, view->qpn);
 
-	if (loose)
+	if (loose) {
 		loose->frames_come++;
+		loose_came(loose, view->psn);
+	}
 	if (end == NULL)
 		return;
 	if (refusal_begins(end, view) && rng_percent(&end->pair->world->schedule, 25))
