@@ -163,7 +163,7 @@ static struct op *dead_token(struct end *end)
 }
 
 /* A window of another pair's end at the same host. */
-static const struct sim_window *foreign_tied(const struct end *end)
+const struct sim_window *fault_foreign_tied(const struct end *end)
 {
 	const struct world *world = end->pair->world;
 
@@ -179,7 +179,7 @@ static const struct sim_window *foreign_tied(const struct end *end)
 
 static struct op *tied_token(struct end *end)
 {
-	const struct sim_window *window = foreign_tied(end);
+	const struct sim_window *window = fault_foreign_tied(end);
 
 	return window ? through(end, window->token, window->rights, window->offset, window->length)
 		      : NULL;
@@ -224,7 +224,7 @@ static struct op *wrong_range(struct end *end)
 	return refused(op, NT_ACCESS_VIOLATION);
 }
 
-static bool lacks_right(const struct sim_window *window)
+bool fault_lacks_right(const struct sim_window *window)
 {
 	return window->state == WINDOW_BOUND && window->rights != RIGHTS_REMOTE && !window->strip;
 }
@@ -238,7 +238,7 @@ static struct op *wrong_right(struct end *end)
 		const enum op_kind kind = (enum op_kind)rng_between(rng, KIND_WRITE, KIND_CMP_SWAP);
 		struct op *op;
 
-		if (!lacks_right(window) || (window->rights & op_right(kind)))
+		if (!fault_lacks_right(window) || (window->rights & op_right(kind)))
 			continue;
 		op = op_build(end, kind);
 		if (op && op->length && window->length >= op->length + 8) {
@@ -313,7 +313,7 @@ static uint32_t not_to_be_invalidated(const struct end *end)
 {
 	struct rng *rng = &end->pair->world->traffic;
 	const struct host *host = end->peer->host;
-	const struct sim_window *tied = foreign_tied(end);
+	const struct sim_window *tied = fault_foreign_tied(end);
 
 	if (tied && rng_percent(rng, 50))
 		return tied->token;
@@ -516,111 +516,10 @@ static bool post_bad_receive(struct end *end, enum fault fault)
 	return true;
 }
 
-/* Of those that can be made in several ways more than one. */
-static void refill(struct fault_deck *deck)
-{
-	static const uint8_t ways[FAULT_COUNT] = {
-		[FAULT_RANGE] = 4,         [FAULT_RIGHT] = 2,
-		[FAULT_DOMAIN] = 2,        [FAULT_INVALIDATE_TOKEN] = 3,
-		[FAULT_FAST_REGISTER] = 5, [FAULT_DEAD_INVALIDATE] = 2,
-		[FAULT_WIRE_LENGTH] = 3,   [FAULT_SGE_RANGE] = 3,
-		[FAULT_WIRE_SEQUENCE] = 3, [FAULT_WIRE_SILENT] = 3,
-		[FAULT_WIRE_RESPONSE] = 3, [FAULT_ALIGNMENT] = 2,
-		[FAULT_TIED] = 2,          [FAULT_DEAD_TOKEN] = 4,
-		[FAULT_NO_RECEIVE] = 2,
-	};
-
-	for (uint32_t i = FAULT_NONE + 1; i < FAULT_COUNT; i++)
-		deck->left[i] = (uint8_t)(deck->left[i] + (ways[i] ? ways[i] : 1));
-}
-
-static bool has_window(const struct end *end, enum window_state state)
-{
-	for (uint32_t i = 0; i < SIM_WINDOWS; i++)
-		if (end->window[i].state == state && !end->window[i].fast)
-			return true;
-	return false;
-}
-
-/* What few queue pairs can do wrong. */
-static bool possible_now(struct end *end, enum fault fault)
-{
-	struct rng *rng = &end->pair->world->traffic;
-
-	switch (fault) {
-	/* Until the receives that are there have been used up. */
-	case FAULT_NO_RECEIVE: return end->pair->strict;
-	case FAULT_READS_NONE: return end->connection.max_reads_out == 0;
-	case FAULT_QP_RIGHT: return end->peer->connection.remote_rights != RIGHTS_REMOTE;
-	case FAULT_RIGHT: return lacks_right(&end->peer->window[rng_below(rng, SIM_WINDOWS)]);
-	case FAULT_BIND_BOUND: return has_window(end, WINDOW_FREE) && has_window(end, WINDOW_BOUND);
-	case FAULT_TIED: return foreign_tied(end) != NULL;
-	case FAULT_RECEIVE_TOKEN:
-	case FAULT_RECEIVE_SHAPE: return !end->peer->srq && !receive_waiting(end->peer);
-	default: return end->window[0].fast;
-	}
-}
-
-static enum fault seldom_possible(struct end *end)
-{
-	static const enum fault seldom[] = {
-		FAULT_NO_RECEIVE, FAULT_READS_NONE,    FAULT_QP_RIGHT,      FAULT_RIGHT,
-		FAULT_BIND_BOUND, FAULT_FAST_REGISTER, FAULT_SGE_TOKEN,     FAULT_SGE_RIGHT,
-		FAULT_TIED,       FAULT_RECEIVE_TOKEN, FAULT_RECEIVE_SHAPE,
-	};
-	const struct fault_deck *deck = end->pair->world->deck;
-	const uint32_t count = sizeof(seldom) / sizeof(seldom[0]);
-	const uint32_t start = rng_below(&end->pair->world->traffic, count);
-
-	for (uint32_t i = 0; i < count; i++) {
-		const enum fault fault = seldom[(start + i) % count];
-
-		if (deck->left[fault] && possible_now(end, fault))
-			return fault;
-	}
-	return FAULT_NONE;
-}
-
-/* Any of those that are left. */
-static enum fault draw_fault(struct end *end)
-{
-	struct fault_deck *deck = end->pair->world->deck;
-	struct rng *rng = &end->pair->world->traffic;
-	const enum fault seldom = seldom_possible(end);
-	uint32_t sum = 0, pick;
-
-	if (end->pair->no_receives && rng_percent(rng, 80))
-		return FAULT_NO_RECEIVE;
-	if (deck->left[seldom] && rng_percent(rng, 60))
-		return seldom;
-	for (uint32_t i = 0; i < FAULT_COUNT; i++)
-		sum += deck->left[i];
-	/* Or what is left can never be made here. */
-	if (sum == 0 || rng_percent(rng, 3)) {
-		refill(deck);
-		return FAULT_NONE;
-	}
-	pick = rng_below(rng, sum);
-	for (uint32_t i = 0;; i++) {
-		if (pick < deck->left[i])
-			return (enum fault)i;
-		pick -= deck->left[i];
-	}
-}
-
-/* A daemon that dies now and then does so while it is told of a failure. */
-static void aim_death(struct host *host)
-{
-	struct rng *rng = &host->world->schedule;
-
-	if (host->world->config.restart_every_us && rng_percent(rng, 30))
-		host->stores_left = rng_between(rng, 1, 400);
-}
-
 bool fault_post(struct end *end)
 {
 	struct world *world = end->pair->world;
-	const enum fault fault = draw_fault(end);
+	const enum fault fault = fault_draw(end);
 	struct op *op;
 
 	if (fault == FAULT_NONE)
@@ -638,8 +537,6 @@ bool fault_post(struct end *end)
 		return false;
 	op->fault = fault;
 	world->deck->left[fault] -= world->deck->left[fault] != 0;
-	if (!fault_leaves(fault))
-		aim_death(end->host);
 	world->statistics.fault[fault]++;
 	sim_log(world, "pair %u end %u: a wrong request: %s", end->pair->number, end->side,
 		fault_name(fault));

@@ -12,6 +12,7 @@
 struct end;
 struct op;
 struct sim_buffer;
+struct sim_window;
 struct world;
 
 #define FAULTS(X)                                                                  \
@@ -89,6 +90,16 @@ bool fault_is_token(enum fault fault);
 uint32_t one_or_more(struct rng *rng, uint32_t most);
 /* An address so that `length` bytes are not inside. */
 uint64_t fault_outside(struct rng *rng, uint64_t start, uint64_t size, uint32_t length);
+
+/* A window of another pair's end at the same host that is tied to that; NULL: there is none. */
+const struct sim_window *fault_foreign_tied(const struct end *end);
+/* It is bound, and does not grant all. */
+bool fault_lacks_right(const struct sim_window *window);
+
+/* --- fault_deck.c ----------------------------------------------------------------- */
+
+/* What `end` is to do wrong; FAULT_NONE: nothing now. */
+enum fault fault_draw(struct end *end);
 
 /* --- fault_home.c ----------------------------------------------------------------- */
 
