@@ -8,9 +8,10 @@
 static void flight_failed(struct transport *t, struct flight *flight, int32_t status,
 			  enum access_reason reason)
 {
-	flight->state = FLIGHT_FAILED;
+	/* Whoever adopts it as failed finds out how. */
 	flight->status = status;
 	flight->verdict = VERDICT_ACCESS + reason;
+	__atomic_store_n(&flight->state, FLIGHT_FAILED, __ATOMIC_RELEASE);
 	count_verdict(t, flight->verdict);
 }
 

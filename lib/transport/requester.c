@@ -390,9 +390,10 @@ static bool wants_ack(struct qp *qp, bool last, uint32_t psn)
 
 void requester_refuse(struct transport *t, struct flight *flight, int32_t status, uint32_t verdict)
 {
-	flight->state = FLIGHT_FAILED;
+	/* Whoever adopts it as failed finds out how. */
 	flight->status = status;
 	flight->verdict = verdict;
+	__atomic_store_n(&flight->state, FLIGHT_FAILED, __ATOMIC_RELEASE);
 	count_verdict(t, verdict);
 }
 

@@ -81,9 +81,9 @@ static bool type_knows(uint8_t type, uint8_t opcode)
 
 static void flight_refuse(struct flight *flight, int32_t status, uint32_t verdict)
 {
-	flight->state = FLIGHT_FAILED;
 	flight->status = status;
 	flight->verdict = verdict;
+	flight->state = FLIGHT_FAILED;
 }
 
 /*

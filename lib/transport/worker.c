@@ -381,23 +381,46 @@ void transport_detach(struct transport *transport, uint32_t qp_number)
 
 /* --- sessions ------------------------------------------------------------------------- */
 
-void transport_adopt_session(struct transport *transport, uint32_t session)
+#define SUMMARIES          (SHM_MAX_SESSION_QPS / 4096)
+#define DOORBELL_SUMMARIES ((1ull << SUMMARIES) - 1)
+
+/*
+ * Who died may have taken what is above a bit and not the bit, and a client that finds a bit in a
+ * word thinks that all above is set: so all words are looked at once.
+ */
+static void look_at_all_doorbells(struct shm_worker_area *area)
 {
-	struct session_local *local = transport->shared->sessions[session];
+	for (uint32_t i = 0; i < SUMMARIES; i++)
+		__atomic_fetch_or(&area->summary[i], UINT64_MAX, __ATOMIC_RELAXED);
+	__atomic_fetch_or(&area->top, DOORBELL_SUMMARIES, __ATOMIC_RELEASE);
+}
+
+static struct session_place *add_session(struct transport *t, uint32_t session)
+{
+	struct session_local *local = t->shared->sessions[session];
 	struct session_place *place;
 
 	if (local == NULL || local->memory == NULL)
-		return;
-	transport_remove_session(transport, session);
-	place = &transport->sessions[transport->session_count++];
+		return NULL;
+	transport_remove_session(t, session);
+	place = &t->sessions[t->session_count++];
 	place->session = session;
-	place->area = &local->memory->worker[transport->worker];
+	place->area = &local->memory->worker[t->worker];
+	return place;
+}
+
+void transport_adopt_session(struct transport *transport, uint32_t session)
+{
+	struct session_place *place = add_session(transport, session);
+
+	if (place)
+		look_at_all_doorbells(place->area);
 }
 
 /* Its memory is fresh, and the stock empty: the end of the last one of this number saw to it. */
 void transport_add_session(struct transport *transport, uint32_t session)
 {
-	transport_adopt_session(transport, session);
+	add_session(transport, session);
 }
 
 void transport_remove_session(struct transport *transport, uint32_t session)
@@ -428,8 +451,6 @@ static unsigned int ring_queue_pairs(struct transport *t, const struct session_l
 	}
 	return done;
 }
-
-#define DOORBELL_SUMMARIES ((1ull << (SHM_MAX_SESSION_QPS / 4096)) - 1)
 
 /* The queue pairs below one bit of the top. */
 static unsigned int read_summary(struct transport *t, const struct session_local *local,

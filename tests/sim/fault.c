@@ -224,9 +224,11 @@ static struct op *wrong_range(struct end *end)
 	return refused(op, NT_ACCESS_VIOLATION);
 }
 
+/* A region for fast registration may have the right, by the same token, when the request comes. */
 bool fault_lacks_right(const struct sim_window *window)
 {
-	return window->state == WINDOW_BOUND && window->rights != RIGHTS_REMOTE && !window->strip;
+	return window->state == WINDOW_BOUND && window->rights != RIGHTS_REMOTE && !window->strip &&
+	       !window->fast;
 }
 
 static struct op *wrong_right(struct end *end)

@@ -256,7 +256,7 @@ static struct op *wrong_local_invalidate(struct end *end)
 	return op;
 }
 
-struct op *fault_at_home(struct end *end, enum fault fault)
+static struct op *wrong_request(struct end *end, enum fault fault)
 {
 	switch (fault) {
 	case FAULT_SGE_TOKEN: return wrong_sge(end, false);
@@ -279,4 +279,15 @@ struct op *fault_at_home(struct end *end, enum fault fault)
 	case FAULT_DEAD_INVALIDATE: return wrong_local_invalidate(end);
 	default: return NULL;
 	}
+}
+
+struct op *fault_at_home(struct end *end, enum fault fault)
+{
+	struct world *world = end->pair->world;
+	struct op *op = wrong_request(end, fault);
+
+	/* Where daemons die, they do so now and then while they refuse something. */
+	if (op && world->config.restart_every_us && rng_percent(&world->schedule, 25))
+		end->host->stores_left = rng_between(&world->schedule, 1, 300);
+	return op;
 }

@@ -226,3 +226,40 @@ Test(dying, b104_between_the_overrun_of_a_cq_and_the_end_of_its_queue_pairs)
 	cr_assert_eq(event->value, VERDICT(CQ_OVERRUN));
 	cr_assert_eq(event->async, SHM_ASYNC_QP_FATAL);
 }
+
+static void poll_until_idle(void)
+{
+	for (int i = 0; i < 100 && end_poll(&raw.end, raw.now); i++)
+		;
+}
+
+/* layout.h, struct shm_worker_area: bells are taken from the top down, so a death leaves what is
+ * below. */
+static void expect_bell_after_a_death(bool summary_is_left)
+{
+	struct shm_worker_area *area = &raw.end.session->worker[0];
+	const uint32_t number = raw.qp->config.doorbell, word = number / 64;
+	const struct shm_sge sge = sge_at(&raw.end, SINK, 8);
+	const struct shm_sqe sqe = { .opcode = SHM_WR_SEND };
+	struct wire_view view;
+
+	area->bits[word] |= 1ull << number % 64;
+	if (summary_is_left)
+		area->summary[word / 64] |= 1ull << word % 64;
+	end_restart(&raw.end, raw.now);
+	poll_until_idle();
+	post_send(&raw.end, raw.qp, sqe, &sge, 1);
+	poll_until_idle();
+	cr_assert(raw_receive(&raw, &view), "who rings behind a death is heard");
+	cr_assert_eq(view.opcode, OP_RC_SEND_ONLY);
+}
+
+Test(dying, between_the_summary_of_doorbells_and_their_bits)
+{
+	expect_bell_after_a_death(false);
+}
+
+Test(dying, between_the_top_of_doorbells_and_their_summary)
+{
+	expect_bell_after_a_death(true);
+}
