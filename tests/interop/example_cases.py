@@ -4,6 +4,7 @@ import subprocess
 import time
 
 from rig import Failure
+from target_cases import objects_at_rest
 
 PINGS = {4: 1000, 6: 200}
 CONNECTIONS = {4: 200, 6: 50}
@@ -13,7 +14,7 @@ PATIENCE = 500
 
 
 def run(rig, report):
-    before = rig.objects()
+    before = objects_at_rest(rig)
     for version in (4, 6):
         ours, theirs = rig.daemon_address[version], rig.guest_address[version]
         pings, many = PINGS[version], CONNECTIONS[version]

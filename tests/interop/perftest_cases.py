@@ -5,6 +5,7 @@ import subprocess
 
 from example_cases import wait_for
 from rig import GUEST_HOST_ADDRESS, HOST_ADDRESS, Failure
+from target_cases import objects_at_rest
 
 PATIENCE = 120
 TCP_PORT = 18515
@@ -22,7 +23,7 @@ IPV6 = ("read_bw", "-s 2048")
 
 
 def run(rig, report):
-    before = rig.objects()
+    before = objects_at_rest(rig)
     cases = [(test, "-s 16384" if test.endswith("_bw") and "atomic" not in test else "")
              for test in RELIABLE]
     for test, flags in cases + [(test, "-R") for test in BY_CM] + OTHERS:
