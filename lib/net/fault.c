@@ -97,11 +97,18 @@ static void take_setting(struct fault *fault, const struct fault_setting *settin
 
 /* --- one frame --------------------------------------------------------------------- */
 
+/* It is told to others as a count. */
+static void set_count(struct fault *fault, uint32_t count)
+{
+	__atomic_store_n(&fault->count, count, __ATOMIC_RELAXED);
+}
+
 static bool hold(struct fault *fault, struct rte_mbuf *mbuf, uint64_t due, uint64_t after)
 {
 	if (fault->count == HELD)
 		return false;
-	fault->held[fault->count++] = (struct held){ mbuf, due, after };
+	fault->held[fault->count] = (struct held){ mbuf, due, after };
+	set_count(fault, fault->count + 1);
 	return true;
 }
 
@@ -110,7 +117,7 @@ static void corrupt(struct fault *fault, struct rte_mbuf *mbuf)
 	uint32_t bit = draw_below(fault, mbuf->data_len * 8u);
 
 	*rte_pktmbuf_mtod_offset(mbuf, uint8_t *, bit / 8) ^= (uint8_t)(1u << bit % 8);
-	fault->counts.corrupted++;
+	count_up(&fault->counts.corrupted, 1);
 }
 
 static void duplicate(struct fault *fault, const struct rte_mbuf *mbuf, uint64_t now)
@@ -121,7 +128,7 @@ static void duplicate(struct fault *fault, const struct rte_mbuf *mbuf, uint64_t
 		return;
 	*buffer_of(copy) = (struct net_buffer){ 0 };
 	if (hold(fault, copy, now, 0))
-		fault->counts.duplicated++;
+		count_up(&fault->counts.duplicated, 1);
 	else
 		rte_pktmbuf_free(copy);
 }
@@ -134,7 +141,7 @@ static bool run_one(struct fault *fault, struct rte_mbuf *mbuf, uint64_t now)
 	uint32_t drawn = draw_below(fault, MILLION);
 
 	if (drawn < setting->loss) {
-		fault->counts.lost++;
+		count_up(&fault->counts.lost, 1);
 		rte_pktmbuf_free(mbuf);
 		return false;
 	}
@@ -142,14 +149,14 @@ static bool run_one(struct fault *fault, struct rte_mbuf *mbuf, uint64_t now)
 	if (drawn < setting->reorder) {
 		if (!hold(fault, mbuf, due, fault->passed + 1 + draw_below(fault, OVERTAKEN)))
 			return true;
-		fault->counts.reordered++;
+		count_up(&fault->counts.reordered, 1);
 		return false;
 	}
 	drawn -= setting->reorder;
 	if (drawn < setting->delay) {
 		if (!hold(fault, mbuf, due, UINT64_MAX))
 			return true;
-		fault->counts.delayed++;
+		count_up(&fault->counts.delayed, 1);
 		return false;
 	}
 	drawn -= setting->delay;
@@ -174,7 +181,7 @@ static uint32_t release(struct fault *fault, struct rte_mbuf **frame, uint32_t r
 		else
 			fault->held[left++] = *held;
 	}
-	fault->count = left;
+	set_count(fault, left);
 	return released;
 }
 
@@ -214,8 +221,8 @@ static void lose_held(struct fault *fault)
 {
 	for (uint32_t i = 0; i < fault->count; i++)
 		rte_pktmbuf_free(fault->held[i].mbuf);
-	fault->counts.lost += fault->count;
-	fault->count = 0;
+	count_up(&fault->counts.lost, fault->count);
+	set_count(fault, 0);
 }
 
 void fault_drain(struct worker *worker)
@@ -234,12 +241,12 @@ void fault_add_counts(const struct worker *worker, uint32_t port, enum net_direc
 {
 	const struct fault *fault = fault_of(worker, port, direction);
 
-	counts->lost += fault->counts.lost;
-	counts->duplicated += fault->counts.duplicated;
-	counts->reordered += fault->counts.reordered;
-	counts->corrupted += fault->counts.corrupted;
-	counts->delayed += fault->counts.delayed;
-	counts->held += fault->count;
+	counts->lost += count_of(&fault->counts.lost);
+	counts->duplicated += count_of(&fault->counts.duplicated);
+	counts->reordered += count_of(&fault->counts.reordered);
+	counts->corrupted += count_of(&fault->counts.corrupted);
+	counts->delayed += count_of(&fault->counts.delayed);
+	counts->held += __atomic_load_n(&fault->count, __ATOMIC_RELAXED);
 }
 
 /* --- life -------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ void handoff_send(struct worker *worker, unsigned int home, struct rte_mbuf *mbu
 		classify_drop(worker, mbuf, VERDICT(NO_ROOM_HANDOFF));
 		return;
 	}
-	worker->handed_over[port]++; /* the frame is no longer ours to look at */
+	count_up(&worker->handed_over[port], 1); /* the frame is no longer ours to look at */
 	worker->to_wake |= bit;
 }
 

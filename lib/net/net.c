@@ -337,8 +337,8 @@ bool net_port_status(const struct net *net, unsigned int index, struct net_port_
 	memcpy(status->driver, port->driver, sizeof(status->driver));
 	memcpy(status->mac, port->link.mac, 6);
 	for (uint32_t w = 0; w < net->config.workers; w++) {
-		status->handed_over += net->worker[w].handed_over[index];
-		status->tx_dropped += net->worker[w].tx[index].dropped;
+		status->handed_over += count_of(&net->worker[w].handed_over[index]);
+		status->tx_dropped += count_of(&net->worker[w].tx[index].dropped);
 		for (enum net_direction d = NET_RECEIVE; d <= NET_TRANSMIT; d++)
 			fault_add_counts(&net->worker[w], index, d, &status->fault[d]);
 	}

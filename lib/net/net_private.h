@@ -50,6 +50,17 @@ struct net_buffer {
 	struct rte_mbuf *next; /* behind it in a list; see move.h */
 };
 
+/* A counter has one writer. Who reads it meanwhile, by an atomic too, may be late and no more. */
+static inline void count_up(uint64_t *counter, uint64_t more)
+{
+	__atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t count_of(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
 static inline struct net_buffer *buffer_of(struct rte_mbuf *mbuf)
 {
 	return rte_mbuf_to_priv(mbuf);

@@ -62,7 +62,7 @@ static void append(struct worker *worker, uint32_t port, struct rte_mbuf *mbuf)
 	struct tx_array *tx = &worker->tx[port];
 
 	if (tx->count == TX_ARRAY) {
-		tx->dropped++;
+		count_up(&tx->dropped, 1);
 		rte_pktmbuf_free(mbuf);
 		return;
 	}
@@ -113,7 +113,7 @@ unsigned int transmit_control(struct worker *worker)
 static void drop_all(struct tx_array *tx)
 {
 	rte_pktmbuf_free_bulk(tx->frame, tx->count);
-	tx->dropped += tx->count;
+	count_up(&tx->dropped, tx->count);
 	tx->sent += tx->count;
 	tx->count = 0;
 }
