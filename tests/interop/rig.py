@@ -148,7 +148,7 @@ class Rig:
         self.device = None
         self.daemon_address = address(0, 1)
         self.guest_address = address(0, 2)
-        self.nobody = address(0, 250)[4]
+        self.untagged = address(0, 2)   # of the guest, whatever else it has
         self.lasting = {}
         self.renewed = 0
 
@@ -168,9 +168,8 @@ class Rig:
     def start_guest(self):
         net = f"vhost:{self.vhost}" if self.link == "vhost" else f"tap:{TAP}"
         pcap = ["--pcap", self.pcap] if self.pcap else []
-        untagged = address(0, 2)
-        command(HARNESS, "start", GUEST, "--net", net, "--ip", f"{untagged[4]}/24",
-                "--ip6", f"{untagged[6]}/64", "--max-mtu", str(MAX_MTU), *pcap,
+        command(HARNESS, "start", GUEST, "--net", net, "--ip", f"{self.untagged[4]}/24",
+                "--ip6", f"{self.untagged[6]}/64", "--max-mtu", str(MAX_MTU), *pcap,
                 "--second", f"tap:{HOST_TAP}", "--second-ip", f"{GUEST_HOST_ADDRESS}/24",
                 "--boot-timeout", str(BOOT_PATIENCE), timeout=BOOT_PATIENCE + 30)
         for function, args in self.lasting.values():
