@@ -24,6 +24,25 @@ void move_some(struct world *world)
 	end->move_to = rng_below(rng, end->host->workers);
 }
 
+/* What has arrived and was not looked at yet goes along, as in lib/net nothing is overtaken. */
+static void take_along(struct sim_worker *worker, uint32_t index, struct sim_worker *to)
+{
+	const uint32_t mask = worker->arrived_size - 1, tail = worker->arrived_tail;
+	struct wire_view view;
+
+	worker->arrived_tail = worker->arrived_head;
+	for (uint32_t i = worker->arrived_head; i != tail; i++) {
+		struct sim_buffer *buffer = worker->arrived[i & mask];
+
+		if (!buffer->take &&
+		    wire_parse(buffer->bytes, buffer->packet.length, &view) == WIRE_OK &&
+		    qp_find(worker->host->shared, view.qpn) == index)
+			worker_queue(to, buffer);
+		else
+			worker->arrived[worker->arrived_tail++ & mask] = buffer;
+	}
+}
+
 static void leave(struct sim_worker *worker, struct end *end)
 {
 	struct world *world = worker->host->world;
@@ -39,6 +58,7 @@ static void leave(struct sim_worker *worker, struct end *end)
 	worker_queue(to, message);
 	while ((packet = transport_unpark(worker->transport, end->index)))
 		worker_queue(to, (struct sim_buffer *)(void *)packet);
+	take_along(worker, end->index, to);
 	if (transport_release(worker->transport, end->index, to->number, world->now))
 		sim_fail(world, "pair %u end %u does not leave its worker", end->pair->number,
 			 end->side);

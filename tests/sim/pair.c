@@ -255,13 +255,19 @@ void pair_flush(struct pair *pair)
 	flush(&pair->end[1]);
 }
 
+/* It says nothing more, for another reason than what its peer asked of it. */
+static bool fell_silent(const struct end *end)
+{
+	return end->flush_asked || (end->failed && end->failed_status != NT_CANCELLED);
+}
+
 /* The requester of a wrong request is left to find out. */
 static bool ends_by_itself(const struct end *end)
 {
 	const bool outstanding = end->head != end->tail;
 
-	/* Without a timer it is never told that its peer was flushed. */
-	if (end->fault && !end->failed && (end->connection.timeout || !end->peer->flush_asked))
+	/* Without a timer it is never told that its peer has ended. */
+	if (end->fault && !end->failed && (end->connection.timeout || !fell_silent(end->peer)))
 		return true;
 	return outstanding && end->connection.timeout &&
 	       end->pair->flush_at > end->pair->world->now;
