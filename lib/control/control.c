@@ -152,6 +152,7 @@ int control_create(struct control **out, const struct control_config *config, st
 	control->object_watermark = 1;
 	control->now = control_clock();
 	control->status.started = (uint64_t)time(NULL);
+	session_fill_limits(control, &control->limits);
 	for (unsigned int w = 0; w < NET_MAX_WORKERS; w++)
 		control->command_last[w] = &control->command_first[w];
 	control->net_io = (struct net_io){ on_mad,        command_event,  command_done,

@@ -116,6 +116,7 @@ struct control {
 	struct incoming *first_incoming;
 	uint32_t last_incoming; /* session that had its turn */
 	struct control_status status;
+	struct shm_limits limits; /* what holds: a session's copy is its client's to write */
 };
 
 /* The highest version offered; 1.1 and 1.2 are offered as well. */
@@ -155,6 +156,7 @@ void object_need(struct control *control, struct object *object, unsigned int sl
 void object_release_needs(struct control *control, struct object *object);
 
 /* --- session.c --- */
+void session_fill_limits(const struct control *control, struct shm_limits *limits);
 int session_open(struct control *control, int socket, const struct shm_hello *hello);
 void session_end(struct control *control, uint32_t session, const char *reason);
 unsigned int session_poll(struct control *control, uint32_t session);

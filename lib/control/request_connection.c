@@ -152,14 +152,11 @@ static void give_qp_back(struct control *control, struct object *connector)
 }
 
 /* The request's limits, capped in silence to ours (NdkConnect, NdkAccept remarks). */
-static void cap_limits(const struct control *control, uint32_t session,
-		       const struct shm_connect *want, uint32_t *inbound, uint32_t *outbound)
+static void cap_limits(const struct control *control, const struct shm_connect *want,
+		       uint32_t *inbound, uint32_t *outbound)
 {
-	const struct shm_limits *limits = &control->session[session].memory->limits;
-
-	*inbound = smaller(want->inbound_read_limit, smaller(limits->max_inbound_read_limit, 16));
-	*outbound =
-		smaller(want->outbound_read_limit, smaller(limits->max_outbound_read_limit, 16));
+	*inbound = smaller(want->inbound_read_limit, control->limits.max_inbound_read_limit);
+	*outbound = smaller(want->outbound_read_limit, control->limits.max_outbound_read_limit);
 }
 
 static bool keep_private_data(struct connector *c, const struct shm_connect *want, uint32_t most)
@@ -285,7 +282,7 @@ int32_t request_connect(struct control *control, uint32_t session,
 	if (status != NT_SUCCESS_STATUS)
 		return status;
 	keep_local(control, session, connector, want);
-	cap_limits(control, session, want, &c->inbound, &c->outbound);
+	cap_limits(control, want, &c->inbound, &c->outbound);
 	c->hop_limit = 64;
 	c->path_mtu = net_port_path_mtu(control->net, (unsigned int)port);
 	c->receive_psn = connection_draw_psn();
@@ -368,7 +365,7 @@ int32_t request_accept(struct control *control, uint32_t session, const struct s
 	if (status != NT_SUCCESS_STATUS)
 		return status;
 	/* What the peer offered stands in inbound and outbound: the smaller of both holds. */
-	cap_limits(control, session, want, &inbound, &outbound);
+	cap_limits(control, want, &inbound, &outbound);
 	c->inbound = smaller(c->inbound, inbound);
 	c->outbound = smaller(c->outbound, outbound);
 	c->receive_psn = connection_draw_psn();

@@ -136,11 +136,10 @@ int32_t request_init_frmr(struct control *control, uint32_t session,
 {
 	const struct shm_init_frmr *want = &request->init_frmr;
 	struct object *mr = object_find(control, session, want->mr, OBJECT_TYPE_MR);
-	const struct shm_limits *limits = &control->session[session].memory->limits;
 
 	if (!mr)
 		return NT_INVALID_HANDLE;
-	if (want->page_count == 0 || want->page_count > limits->frmr_page_count)
+	if (want->page_count == 0 || want->page_count > control->limits.frmr_page_count)
 		return NT_IMPLEMENTATION_LIMIT;
 	return status_of(region_init_fast_register(
 		control->memory, mr->index, want->page_count, want->remote_access != 0,

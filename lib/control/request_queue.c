@@ -82,8 +82,7 @@ int32_t request_create_cq(struct control *control, uint32_t session,
 
 	if (!object)
 		return NT_INSUFFICIENT_RESOURCES;
-	if (config.depth == 0 ||
-	    config.depth > control->session[session].memory->limits.max_cq_depth) {
+	if (config.depth == 0 || config.depth > control->limits.max_cq_depth) {
 		object_free(control, object);
 		return NT_INVALID_PARAMETER;
 	}
@@ -140,7 +139,7 @@ int32_t request_resize_cq(struct control *control, uint32_t session,
 
 	if (!cq)
 		return NT_INVALID_HANDLE;
-	if (depth == 0 || depth > control->session[session].memory->limits.max_cq_depth)
+	if (depth == 0 || depth > control->limits.max_cq_depth)
 		return NT_INVALID_PARAMETER;
 	local = &control->object_local[object_index(control, cq)];
 	if (local->to_switch)
@@ -276,7 +275,7 @@ int32_t request_create_qp(struct control *control, uint32_t session,
 
 	if (!needs[0] || !needs[1] || !needs[2] || (want->srq && !needs[3]))
 		return NT_INVALID_HANDLE;
-	if (!qp_within_limits(&control->session[session].memory->limits, want))
+	if (!qp_within_limits(&control->limits, want))
 		return NT_INVALID_PARAMETER;
 	object = object_create(control, session, OBJECT_TYPE_QP);
 	if (!object)
@@ -381,7 +380,7 @@ int32_t request_connect_qp(struct control *control, uint32_t session,
 {
 	const struct shm_connect_qp *want = &request->connect_qp;
 	struct object *qp = object_find(control, session, want->qp, OBJECT_TYPE_QP);
-	const struct shm_limits *limits = &control->session[session].memory->limits;
+	const struct shm_limits *limits = &control->limits;
 	struct qp_connection connection = {
 		.remote_qpn = want->remote_qpn & 0xffffff,
 		.send_psn = want->send_psn & 0xffffff,

@@ -27,7 +27,7 @@ int32_t request_create_srq(struct control *control, uint32_t session,
 
 	if (!pd)
 		return NT_INVALID_HANDLE;
-	if (!within_limits(&control->session[session].memory->limits, want))
+	if (!within_limits(&control->limits, want))
 		return NT_INVALID_PARAMETER;
 	object = object_create(control, session, OBJECT_TYPE_SRQ);
 	if (!object)
@@ -60,7 +60,7 @@ free_object:
 
 static int32_t set_depth(struct control *control, const struct object *srq, uint32_t depth)
 {
-	if (depth > control->session[srq->session].memory->limits.max_srq_depth)
+	if (depth > control->limits.max_srq_depth)
 		return NT_INVALID_PARAMETER;
 	switch (depth ? srq_set_depth(control->shared, srq->index, depth) : 0) {
 	case 0: return NT_SUCCESS_STATUS;

@@ -201,7 +201,7 @@ unsigned int session_poll(struct control *control, uint32_t session)
 
 /* --- opening ---------------------------------------------------------------------------- */
 
-static void fill_limits(const struct control *control, struct shm_limits *limits)
+void session_fill_limits(const struct control *control, struct shm_limits *limits)
 {
 	*limits = (struct shm_limits){
 		.max_registration_size = 1ull << 40,
@@ -284,7 +284,7 @@ static int session_allocate(struct control *control, uint32_t session, int *memo
 	local->memory->session = session;
 	local->memory->workers = workers;
 	local->memory->size = local->size;
-	fill_limits(control, &local->memory->limits);
+	local->memory->limits = control->limits;
 	fill_addresses(control, local->memory);
 	return 0;
 unmap:
@@ -298,7 +298,7 @@ static int session_welcome(struct control *control, uint32_t session, int socket
 			   int wake_fd)
 {
 	struct session_local *local = &control->session[session];
-	uint32_t workers = local->memory->workers;
+	uint32_t workers = net_get_config(control->net)->workers;
 	struct shm_welcome welcome = { .type = SHM_MSG_WELCOME,
 				       .magic = SHM_MAGIC_HELLO,
 				       .layout_version = SHM_LAYOUT_VERSION,
@@ -410,7 +410,7 @@ static void end_workers(struct control *control, uint32_t session)
 			     object->index, COMMAND_QP_DETACHED, object_handle(control, object),
 			     NULL);
 	}
-	for (uint32_t w = 0; w < local->memory->workers; w++) {
+	for (uint32_t w = 0; w < net_get_config(control->net)->workers; w++) {
 		local->detaching++;
 		command_send(control, w, WORKER_REMOVE_SESSION, session, COMMAND_SESSION_REMOVED,
 			     session, NULL);

@@ -258,6 +258,7 @@ static const struct {
 	{ "requests", case_requests },
 	{ "deaf", case_deaf },
 	{ "scribble", case_scribble },
+	{ "limits", case_limits },
 	{ "messages", case_messages },
 	{ "memory", case_memory },
 	{ "ranges", case_ranges },

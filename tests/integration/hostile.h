@@ -41,6 +41,7 @@ bool case_unknown(void);
 bool case_requests(void);
 bool case_deaf(void);
 bool case_scribble(void);
+bool case_limits(void);
 bool case_messages(void);
 bool case_memory(void);
 bool case_ranges(void);

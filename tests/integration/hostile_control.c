@@ -142,6 +142,75 @@ bool case_scribble(void)
 	return true;
 }
 
+/* --- what the daemon told the client ---------------------------------------------------------- */
+
+/* A request that is beyond what the daemon said before it was written over. */
+static bool beyond(struct raw *raw, struct shm_request request, const char *what)
+{
+	struct shm_reply reply;
+
+	if (!raw_call(raw, &request, &reply))
+		return wrong("the session is over");
+	return reply.status != NT_SUCCESS_STATUS || wrong(what);
+}
+
+static bool beyond_all(struct raw *raw, const struct raw_set *set, const struct shm_limits *told)
+{
+	const struct shm_create_qp queues = { .pd = set->pd,
+					      .receive_cq = set->cq.handle,
+					      .initiator_cq = set->cq.handle,
+					      .initiator_depth = 1,
+					      .initiator_sge = 1,
+					      .receive_depth = 1,
+					      .receive_sge = 1 };
+	struct shm_request deep = { .op = SHM_OP_CREATE_QP, .create_qp = queues };
+	struct shm_request wide = { .op = SHM_OP_CREATE_QP, .create_qp = queues };
+	struct shm_request fat = { .op = SHM_OP_CREATE_QP, .create_qp = queues };
+
+	deep.create_qp.receive_depth = told->max_receive_depth + 1;
+	wide.create_qp.initiator_sge = told->max_initiator_sge + 1;
+	fat.create_qp.inline_size = told->max_inline + 1;
+	return beyond(raw, deep, "a queue pair deeper than can be") &&
+	       beyond(raw, wide, "a queue pair of more pieces than can be") &&
+	       beyond(raw, fat, "a queue pair of more inline bytes than can be") &&
+	       beyond(raw,
+		      (struct shm_request){ .op = SHM_OP_CREATE_CQ,
+					    .create_cq = { .depth = told->max_cq_depth + 1 } },
+		      "a completion queue longer than can be") &&
+	       beyond(raw,
+		      (struct shm_request){ .op = SHM_OP_RESIZE_CQ,
+					    .resize = { .object = set->cq.handle,
+							.depth = told->max_cq_depth + 1 } },
+		      "a completion queue that grows beyond what can be") &&
+	       beyond(raw,
+		      (struct shm_request){ .op = SHM_OP_CREATE_SRQ,
+					    .create_srq = { .pd = set->pd,
+							    .depth = told->max_srq_depth + 1,
+							    .receive_sge = 1 } },
+		      "a shared receive queue longer than can be");
+}
+
+/* Its own limits and the number of its workers are in memory that a client can write. */
+bool case_limits(void)
+{
+	struct shm_limits told;
+	struct raw_set set;
+	struct raw raw;
+
+	if (!raw_open(&raw, path_a) || !raw_make(&set, &raw, MEMORY, MR_ALL, DEPTH))
+		return wrong("setting up");
+	told = raw.session->limits;
+	memset(&raw.session->limits, 0xff, sizeof(raw.session->limits));
+	raw.session->workers = UINT32_MAX / 2;
+	raw.session->size = UINT64_MAX;
+	raw.session->addresses = UINT32_MAX;
+	raw.session->session = UINT32_MAX;
+	if (!beyond_all(&raw, &set, &told))
+		return false;
+	raw_close(&raw); /* each worker is told of it, and no other */
+	return true;
+}
+
 /* --- the socket ------------------------------------------------------------------------------- */
 
 /* More descriptors than lib/shm would send. */
