@@ -230,6 +230,12 @@ struct connection *cm_connection_create(struct cm *cm, const struct cm_address *
 	return c;
 }
 
+/* Known by the peer's id: an id of its connection is not zero, one of its question may be. */
+static bool has_remote(const struct connection *c)
+{
+	return c->remote_id || (c->passive && c->space == CM_PS_UDP);
+}
+
 void cm_connection_set_remote(struct cm *cm, struct connection *c, uint32_t remote_id)
 {
 	c->remote_id = remote_id;
@@ -297,7 +303,7 @@ void cm_connection_adopt(struct cm *cm, struct connection *c)
 	}
 	c->listener = 0;
 	cm_index_add(&cm->by_local_id, hash_local_id(cm, c->local_id), i);
-	if (c->remote_id)
+	if (has_remote(c))
 		cm_connection_set_remote(cm, c, c->remote_id);
 	enter_state(cm, c, c->state);
 	c->deadline = 0;
@@ -321,7 +327,7 @@ void cm_connection_finish(struct cm *cm, struct connection *c)
 	cm_connection_event(cm, c, CM_TIMEWAIT_OVER, 0, NULL);
 	leave_state(cm, c);
 	cm_index_remove(&cm->by_local_id, hash_local_id(cm, c->local_id), i);
-	if (c->remote_id)
+	if (has_remote(c))
 		cm_index_remove(&cm->by_remote_id,
 				hash_remote_id(cm, c->address.remote_gid, c->remote_id), i);
 	c->state = CONNECTION_FREE;

@@ -15,6 +15,7 @@
 #define PEERS    5u
 #define MEMORY   64u
 #define RESTARTS 5000u /* steps between */
+#define UDP_PORT 7174u
 
 enum shadow_state { GONE, HELD, LET_GO };
 
@@ -48,13 +49,25 @@ static void make_request(uint32_t from, uint8_t mad[256])
 	cm_req_encode(&req, draw(3), mad);
 }
 
+static void make_question(uint32_t from, uint8_t mad[256])
+{
+	struct cm_sidr_req question = { .request_id = draw(6),
+					.pkey = 0xffff,
+					.service_id = cm_service_id(CM_PS_UDP, UDP_PORT) };
+	struct cm_req req;
+
+	end_make_req(&other[from], &own, &req);
+	memcpy(question.private_data, req.private_data, CMA_HEADER_SIZE);
+	cm_sidr_req_encode(&question, draw(20), mad);
+}
+
 /* Any message whose ids fit something that the CM has said. */
 static void make_answer(const struct end_mad *said, uint8_t mad[256])
 {
-	static const uint16_t kinds[] = { CM_ATTR_MRA, CM_ATTR_REJ,  CM_ATTR_REP,
-					  CM_ATTR_RTU, CM_ATTR_DREQ, CM_ATTR_DREP };
+	static const uint16_t kinds[] = { CM_ATTR_MRA,  CM_ATTR_REJ,  CM_ATTR_REP,     CM_ATTR_RTU,
+					  CM_ATTR_DREQ, CM_ATTR_DREP, CM_ATTR_SIDR_REP };
 	uint32_t peer_id = get_be32(said->mad + AT_REMOTE_ID);
-	uint16_t kind = kinds[draw(6)];
+	uint16_t kind = kinds[draw(7)];
 
 	memcpy(mad, said->mad, 256);
 	if (kind == CM_ATTR_REP)
@@ -66,6 +79,8 @@ static void make_answer(const struct end_mad *said, uint8_t mad[256])
 	put_be16(mad + AT_ATTRIBUTE, kind);
 	put_be32(mad + AT_LOCAL_ID, peer_id ? peer_id : 100 + draw(40));
 	memcpy(mad + AT_REMOTE_ID, said->mad + AT_LOCAL_ID, 4);
+	if (kind == CM_ATTR_SIDR_REP)
+		memcpy(mad + AT_LOCAL_ID, said->mad + AT_LOCAL_ID, 4);
 	if (kind == CM_ATTR_REJ && draw(3) == 0)
 		put_be32(mad + AT_REMOTE_ID, 0);
 }
@@ -87,9 +102,10 @@ static void one_mad(void)
 	uint32_t from = draw(PEERS);
 	uint8_t mad[256];
 
-	switch (draw(8)) {
+	switch (draw(9)) {
 	case 0:
 	case 1: make_request(from, mad); break;
+	case 3: make_question(from, mad); break;
 	case 2:
 		for (uint32_t i = 0; i < 256; i++)
 			mad[i] = (uint8_t)draw(256);
@@ -126,7 +142,8 @@ static void one_connect(void)
 
 	memcpy(address.local_gid, own.gid, 16);
 	memcpy(address.remote_gid, other[draw(PEERS)].gid, 16);
-	if (cm_connect(own.cm, CM_PS_TCP, &address, &parameters, 1, &connection, own.now))
+	if (cm_connect(own.cm, draw(4) ? CM_PS_TCP : CM_PS_UDP, &address, &parameters, 1,
+		       &connection, own.now))
 		return;
 	created++;
 	take_in(); /* one in timewait may have given way to it */
@@ -204,10 +221,19 @@ static void check_timers(void)
 	}
 }
 
+static void listen_at_all(void)
+{
+	static const uint8_t any[16];
+	uint32_t listener;
+
+	end_listen(&own);
+	cr_assert_eq(cm_listen(own.cm, CM_PS_UDP, any, UDP_PORT, 1, &listener), 0);
+}
+
 static void restart(void)
 {
 	end_adopt(&own);
-	end_listen(&own);
+	listen_at_all();
 }
 
 static void storm(uint64_t from)
@@ -218,7 +244,7 @@ static void storm(uint64_t from)
 	memset(shadow, 0, sizeof(shadow));
 	memset(heard, 0, sizeof(heard));
 	end_open(&own, 9);
-	end_listen(&own);
+	listen_at_all();
 	for (uint32_t step = 0; step < STEPS; step++) {
 		one_mad();
 		take_in();

@@ -302,6 +302,36 @@ Test(cm_sidr, memory_of_answers_is_bounded)
 	peer_close(&peer);
 }
 
+/*
+ * Ids are the peer's to choose, 0 too. The records go round several times: what is left of an
+ * earlier question in an index would make the look for a later one endless.
+ */
+Test(cm_sidr, questions_whose_id_is_zero)
+{
+	static const uint8_t any[16];
+	struct cm_sidr_req req;
+	uint32_t listener;
+
+	peer_open(&peer, false);
+	make_question(&req);
+	req.request_id = 0;
+	cr_assert_eq(cm_listen(peer.own.cm, CM_PS_UDP, any, UDP_PORT, 9, &listener), 0);
+	for (uint32_t i = 1; i <= 4 * END_RECORDS; i++) {
+		const struct end_event *event;
+
+		cr_assert_eq(status_of(&req, i), 0xff);
+		event = end_last(&peer.own, CM_CONNECT_REQUEST);
+		cr_assert_eq(cm_reject(peer.own.cm, event->connection, 28, NULL, 0, NULL, 0,
+				       peer.own.now),
+			     0);
+		cr_assert_eq(end_last_sent(&peer.own, CM_ATTR_SIDR_REP)[STATUS_AT], 2);
+	}
+	cr_assert_eq(end_count(&peer.own), peer.own.config.requests_per_peer);
+	cr_assert_eq(status_of(&req, 1), 2, "answered from memory");
+	cr_assert(end_drain(&peer.own, 60 * END_S));
+	peer_close(&peer);
+}
+
 Test(cm_sidr, malformed_questions)
 {
 	static const uint8_t any[16];
