@@ -141,11 +141,6 @@ static void complete_resources(const struct transport *t, const struct qp *qp)
 	}
 }
 
-static bool cq_is_broken(const struct transport *t, uint32_t cq)
-{
-	return __atomic_load_n(&t->shared->cqs[cq].state, __ATOMIC_RELAXED) == CQ_BROKEN;
-}
-
 /*
  * It had told of a failure and not died of it yet. If it owes a NAK, that leaves first; what the
  * peer may still lack of what came before is as lost as it would be in the network.
@@ -156,8 +151,6 @@ static void adopt_dying(struct transport *t, struct qp *qp)
 		qp_fail(t, qp, VERDICT(ADOPTED_DYING), 0);
 	else if ((qp->responder & RESPONDER_DYING) && qp->answer.kind < ANSWER_FATAL)
 		qp_fail(t, qp, qp->answer.verdict, qp->answer.async);
-	else if (cq_is_broken(t, qp->send_cq) || cq_is_broken(t, qp->receive_cq))
-		qp_fail(t, qp, VERDICT(CQ_OVERRUN), SHM_ASYNC_QP_FATAL);
 }
 
 void adopt_queue_pair(struct transport *t, struct qp *qp)

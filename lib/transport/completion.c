@@ -22,7 +22,29 @@ static void show_broken(struct transport *t, uint32_t index)
 	mark_news(t, index, NEWS_ERROR);
 }
 
-/* NDKPI: on overrun the CQ and all its queue pairs are unusable. */
+static bool cq_is_broken(const struct transport *t, uint32_t cq)
+{
+	return __atomic_load_n(&t->shared->cqs[cq].state, __ATOMIC_RELAXED) == CQ_BROKEN;
+}
+
+bool completion_is_broken(const struct transport *t, const struct qp *qp)
+{
+	return cq_is_broken(t, qp->send_cq) || cq_is_broken(t, qp->receive_cq);
+}
+
+void completion_end_users(struct transport *t)
+{
+	t->broken_cqs = __atomic_load_n(&t->shared->broken_cqs, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 1; i < t->shared->sizes.qps; i++) {
+		struct qp *qp = &t->shared->qps[i];
+
+		if (qp_lives_here(t, qp) && t->shared->qp_local[i].attached &&
+		    completion_is_broken(t, qp))
+			qp_fail_later(t, qp, VERDICT(CQ_OVERRUN));
+	}
+}
+
+/* NDKPI: on overrun the CQ and all its queue pairs are unusable. Other workers see it counted. */
 static void cq_break(struct transport *t, uint32_t index)
 {
 	struct cq *cq = &t->shared->cqs[index];
@@ -31,16 +53,11 @@ static void cq_break(struct transport *t, uint32_t index)
 	if (!__atomic_compare_exchange_n(&cq->state, &open, CQ_BROKEN, false, __ATOMIC_SEQ_CST,
 					 __ATOMIC_RELAXED))
 		return;
+	__atomic_fetch_add(&t->shared->broken_cqs, 1, __ATOMIC_RELEASE);
 	count_verdict(t, VERDICT(CQ_OVERRUN));
 	show_broken(t, index);
 	event_send(t, TRANSPORT_CQ_ERROR, index, VERDICT(CQ_OVERRUN), SHM_ASYNC_CQ_ERROR);
-	for (uint32_t i = 1; i < t->shared->sizes.qps; i++) {
-		struct qp *qp = &t->shared->qps[i];
-
-		if (qp_lives_here(t, qp) && t->shared->qp_local[i].attached &&
-		    (qp->send_cq == index || qp->receive_cq == index))
-			qp_fail_later(t, qp, VERDICT(CQ_OVERRUN));
-	}
+	completion_end_users(t);
 }
 
 bool completion_room(struct transport *t, uint32_t index)

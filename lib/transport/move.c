@@ -81,6 +81,8 @@ void transport_take(struct transport *transport, uint32_t index, uint64_t now)
 		grace_add(transport, qp);
 	ready_add(transport, qp);
 	COUNT(transport, moved_in, 1);
+	if (completion_is_broken(transport, qp))
+		qp_fail_later(transport, qp, VERDICT(CQ_OVERRUN));
 }
 
 /* --- records of work requests --------------------------------------------------------- */

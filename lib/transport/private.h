@@ -121,6 +121,8 @@ struct transport_shared {
 	struct congestion_parameters congestion;
 	uint64_t line_rate;
 
+	uint32_t broken_cqs; /* atomic: so many have overrun so far */
+
 	/* The control thread's. */
 	uint32_t free_qp_first, free_qp_last, qp_watermark;
 	uint32_t free_cq, cq_watermark;
@@ -182,6 +184,7 @@ struct transport {
 	uint32_t flights_abroad;                 /* bit by worker: some of its records are here */
 	uint32_t flight_abroad[SHM_MAX_WORKERS]; /* free records of other workers' shares */
 
+	uint32_t broken_cqs; /* of those that overran, so many have been seen to */
 	uint32_t dirty_cqs;
 	uint32_t *dirty_cq; /* CQs with entries not published */
 	uint8_t *cq_news;   /* by CQ: NEWS_* */
@@ -525,6 +528,16 @@ uint64_t completion_add(struct transport *t, struct intent *intent, uint32_t cq,
 			const struct shm_cqe *cqe);
 /* Whether the CQ has room for one more; else breaks it. */
 bool completion_room(struct transport *t, uint32_t cq);
+/* Whether a CQ of the queue pair has overrun, and it has to end. */
+bool completion_is_broken(const struct transport *t, const struct qp *qp);
+/* Queue pairs of this worker whose CQ has overrun end. */
+void completion_end_users(struct transport *t);
+/* Looks for CQs that have overrun at another worker. */
+static inline void completion_look(struct transport *t)
+{
+	if (unlikely(t->broken_cqs != __atomic_load_n(&t->shared->broken_cqs, __ATOMIC_RELAXED)))
+		completion_end_users(t);
+}
 /* Adopted arena: all tails are to be published with the next burst. */
 void completion_publish_again(struct transport *t);
 /* Publishes tails, satisfies arms, wakes clients. */

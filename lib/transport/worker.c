@@ -254,6 +254,8 @@ void transport_attach(struct transport *transport, uint32_t qp_number, uint64_t 
 		qp->answer.kind = ANSWER_NONE;
 	if (transport->shared->adopted)
 		adopt_queue_pair(transport, qp);
+	if (completion_is_broken(transport, qp))
+		qp_fail_later(transport, qp, VERDICT(CQ_OVERRUN));
 	ready_add(transport, qp);
 }
 
@@ -615,6 +617,7 @@ unsigned int transport_poll(struct transport *transport, uint64_t now)
 	transport->now = now;
 	transport->blocked = false;
 	pace_look(transport);
+	completion_look(transport);
 	done = read_all_doorbells(transport);
 	done += wheel_run(transport);
 	if (transport->grace_first)
