@@ -162,17 +162,16 @@ static bool way_is_free(const struct qp *qp, const struct qp_local *local)
 
 static unsigned int most_now(struct transport *t, struct qp *qp, const struct qp_local *local)
 {
-	const int32_t used = requester_window_used(qp, qp->next_psn);
+	const int32_t left = requester_window_left(qp, qp->next_psn);
 	uint32_t most = work_posted(t, qp, &qp->send, &local->memory->send);
 
 	if (most > POLL_FRAMES)
 		most = POLL_FRAMES;
-	if (used >= (int32_t)REQUESTER_WINDOW || qp->flights >= REQUESTER_FLIGHTS)
+	if (left <= 0 || qp->flights >= REQUESTER_FLIGHTS)
 		return 0;
 	if (most > REQUESTER_FLIGHTS - qp->flights)
 		most = REQUESTER_FLIGHTS - qp->flights;
-	return (int32_t)most > (int32_t)REQUESTER_WINDOW - used ? REQUESTER_WINDOW - (uint32_t)used
-								: most;
+	return (int32_t)most > left ? (uint32_t)left : most;
 }
 
 unsigned int plain_send(struct transport *t, struct qp *qp)

@@ -699,10 +699,18 @@ void flight_complete(struct transport *t, struct qp *qp, int32_t status, uint32_
 
 /* PSNs from `psn` to `end` have been on the wire. */
 void requester_sent_through(struct transport *t, struct qp *qp, uint32_t psn, uint32_t end);
-/* PSNs that READ responses will take are the peer's to pace: they do not fill the window. */
-static inline int32_t requester_window_used(const struct qp *qp, uint32_t psn)
+/*
+ * How many PSNs of SENDs and WRITEs may leave from this one on. Those that READ responses will take
+ * are the peer's to pace: they do not fill the window. But all together stay below half the
+ * circle, or what is behind a long READ could not be told from what is before it.
+ */
+static inline int32_t requester_window_left(const struct qp *qp, uint32_t psn)
 {
-	return psn_diff(psn, requester_una(qp->requester)) - (int32_t)qp->read_psns;
+	const int32_t ahead = psn_diff(psn, requester_una(qp->requester));
+	const int32_t window = (int32_t)(REQUESTER_WINDOW + qp->read_psns) - ahead;
+	const int32_t circle = (int32_t)HALF_PSN - 1 - ahead;
+
+	return window < circle ? window : circle;
 }
 
 /* --- plain.c -------------------------------------------------------------------------- */

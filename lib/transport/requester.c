@@ -381,8 +381,7 @@ static uint8_t data_opcode(const struct flight *flight, bool first, bool last)
 /* The last packet of a message, one in so many, and the one that fills the window. */
 static bool wants_ack(struct qp *qp, bool last, uint32_t psn)
 {
-	if (!last && ++qp->unrequested < REQUESTER_ACK_EVERY &&
-	    requester_window_used(qp, psn) + 1 < (int32_t)REQUESTER_WINDOW)
+	if (!last && ++qp->unrequested < REQUESTER_ACK_EVERY && requester_window_left(qp, psn) > 1)
 		return false;
 	qp->unrequested = 0;
 	return true;
@@ -548,8 +547,8 @@ unsigned int requester_send(struct transport *t, struct qp *qp)
 		}
 		data = !flight_wants_response(flight);
 		if (!may_start(qp, flight) || read_held(t, qp, flight) ||
-		    (data && requester_window_used(qp, psn_add(flight->psn, qp->cursor_packet)) >=
-				     (int32_t)REQUESTER_WINDOW))
+		    (data &&
+		     requester_window_left(qp, psn_add(flight->psn, qp->cursor_packet)) <= 0))
 			break;
 		if (data && !pace_may_send(t, qp))
 			break;

@@ -102,6 +102,44 @@ Test(answers, b33_reads_do_not_take_half_the_circle)
 	cr_assert_eq(frames_out(), 1, "the answered one makes room for another");
 }
 
+/* What is behind READs of half the circle waits for room, too: nothing else would be answered. */
+Test(answers, b33_nothing_passes_half_the_circle_behind_reads)
+{
+	const uint32_t half = 0x800000, packets = 1u << 16, rest = half - 1 - 127 * packets - 1;
+	struct qp_connection connection = rig_connection();
+	struct shm_sge sge[4];
+
+	connection.path_mtu = 256;
+	connection.max_reads_out = 200;
+	reopen(connection);
+	for (uint32_t i = 0; i < 4; i++)
+		sge[i] = sge_at(&raw.end, 0, RIG_MEMORY);
+	for (uint32_t i = 0; i < 128; i++) {
+		if (i == 127)
+			sge[3].length -= (packets - rest) * 256;
+		post_send(&raw.end, raw.qp,
+			  (struct shm_sqe){ .opcode = SHM_WR_READ, .request_context = i }, sge, 4);
+		if (i % 32 == 31)
+			settle();
+	}
+	cr_assert_eq(frames_out(), 128);
+	/* One PSN is left below half the circle, whatever would like to use it. */
+	post(SHM_WR_WRITE, 200, 600);
+	post(SHM_WR_WRITE, 201, 8);
+	expect_frame(OP_RC_WRITE_FIRST, S + half - 2);
+	raw_expect_none(&raw);
+	respond(OP_RC_READ_RESPONSE_FIRST, S, NULL, 256);
+	expect_frame(OP_RC_WRITE_MIDDLE, S + half - 1);
+	raw_expect_none(&raw);
+	for (uint32_t i = 1; i < packets; i++)
+		respond(i + 1 < packets ? OP_RC_READ_RESPONSE_MIDDLE : OP_RC_READ_RESPONSE_LAST,
+			S + i, NULL, 256);
+	expect_cqe(raw.qp, 0, 0);
+	expect_frame(OP_RC_WRITE_LAST, S + half);
+	expect_frame(OP_RC_WRITE_ONLY, S + half + 1);
+	raw_expect_none(&raw);
+}
+
 /* REQ-TIME-2 */
 Test(answers, b28_silence_after_every_kind_of_request)
 {
