@@ -76,6 +76,38 @@ Test(answers, frames_of_every_request)
 		}
 }
 
+/* REQ-SEND-9: the longest that there may be is looked at further, and its memory is not there. */
+Test(forged, longest_message)
+{
+	static const struct {
+		uint8_t request;
+		uint32_t mtu, length, more;
+		int32_t status;
+	} cases[] = {
+		{ SHM_WR_WRITE, 256, 0x80000000u, 0, NT_ACCESS_VIOLATION },
+		{ SHM_WR_WRITE, 4096, 0x80000000u, 1, NT_DATA_OVERRUN },
+		{ SHM_WR_SEND, 1024, 0x80000000u, 0, NT_ACCESS_VIOLATION },
+		{ SHM_WR_READ, 512, 0x80000000u, 0, NT_ACCESS_VIOLATION },
+		{ SHM_WR_READ, 512, 0x80000000u, 1, NT_DATA_OVERRUN },
+		{ SHM_WR_READ, 256, 0x7fffff01u, 0, NT_DATA_OVERRUN },
+		{ SHM_WR_READ, 256, 0x7fffff00u, 0, NT_ACCESS_VIOLATION },
+	};
+
+	for (uint32_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct qp_connection connection = rig_connection();
+		struct shm_sge sge[2];
+
+		connection.path_mtu = cases[i].mtu;
+		reopen(connection);
+		sge[0] = sge_at(&raw.end, 0, cases[i].length);
+		sge[1] = sge_at(&raw.end, 0, cases[i].more);
+		post_send(&raw.end, raw.qp, (struct shm_sqe){ .opcode = cases[i].request }, sge, 2);
+		settle();
+		expect_cqe(raw.qp, 0, cases[i].status);
+		cr_assert_eq(frames_out(), 0);
+	}
+}
+
 /* REQ-SEND-4: 128 READs of 2^16 packets each would be half of the circle. */
 Test(answers, b33_reads_do_not_take_half_the_circle)
 {
