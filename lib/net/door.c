@@ -27,11 +27,13 @@
 #define WAYS         (2 * NET_MAX_PORTS) /* those who are not served are refused by the driver */
 #define LOOK_MS      100                 /* for a server that was gone */
 #define LINK_UP_NAPS 5000u /* of 200 us: what the driver has to do takes less than one */
+#define GREETING_MS  5000  /* from a client's coming to its link: a handshake takes one */
 
 struct way {
 	int peer, driver;      /* sockets, -1: none */
 	uint32_t at;           /* index of the port whose listener it came by */
 	struct net_port *port; /* NULL: not known yet, or another way is that port's */
+	uint64_t came_at;      /* a client, ms */
 	int heard;             /* the last kind of message that the peer sent, 0: none */
 	bool up;               /* the workers are in */
 };
@@ -46,6 +48,14 @@ struct door {
 	int listener[NET_MAX_PORTS]; /* a server's outer, a client's inner socket; -1: none */
 	struct way way[WAYS];
 };
+
+static uint64_t now_ms(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
 
 /* --- ways -------------------------------------------------------------------------- */
 
@@ -209,6 +219,7 @@ static void client_comes(struct door *door, uint32_t index)
 			break;
 		way->peer = peer;
 		way->at = index;
+		way->came_at = now_ms();
 		return;
 	}
 	close_socket(&peer);
@@ -228,11 +239,8 @@ static void own_driver_comes(struct door *door, uint32_t index)
 /* Whoever comes and goes at another port does not keep us from it. */
 static bool time_to_look(struct door *door)
 {
-	struct timespec time;
-	uint64_t now;
+	uint64_t now = now_ms();
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	now = (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
 	if (now - door->looked_at < LOOK_MS)
 		return false;
 	door->looked_at = now;
@@ -252,6 +260,26 @@ static void look_for_servers(struct door *door)
 	}
 }
 
+/*
+ * A client that does not come to the end of its handshake keeps a way from others, and a port from
+ * its peer. A server that is slow is the one that was configured: nobody waits but its own port.
+ */
+static bool is_greeted(const struct door *door, const struct way *way)
+{
+	return way->peer >= 0 && !way->up &&
+	       door->net->port[way->at].device.memif.role == MEMLINK_SERVER &&
+	       (!way->port || way->port->device.memif.role == MEMLINK_SERVER);
+}
+
+static void end_silent(struct door *door)
+{
+	const uint64_t now = now_ms();
+
+	for (struct way *way = door->way; way < door->way + WAYS; way++)
+		if (is_greeted(door, way) && now - way->came_at >= GREETING_MS)
+			way_end(door, way);
+}
+
 /* --- the thread -------------------------------------------------------------------- */
 
 #define WAKE   0u
@@ -260,7 +288,7 @@ static void look_for_servers(struct door *door)
 #define DRIVER (PEER + WAYS)
 #define EVENTS (DRIVER + WAYS)
 
-/* True: some port waits for its server. */
+/* True: some port waits for its server, or a client has not come to its link. */
 static bool fill_events(const struct door *door, struct pollfd *event)
 {
 	bool waits = false;
@@ -277,7 +305,7 @@ static bool fill_events(const struct door *door, struct pollfd *event)
 		if (way->driver >= 0 && way->peer >= 0)
 			event[PEER + w].fd = way->peer;
 		event[DRIVER + w].fd = way->driver;
-		waits |= way->port && way->peer < 0;
+		waits |= (way->port && way->peer < 0) || is_greeted(door, way);
 	}
 	return waits;
 }
@@ -324,8 +352,10 @@ static void *door_run(void *argument)
 
 		if (poll(event, EVENTS, waits ? LOOK_MS : -1) > 0)
 			serve(door, event);
-		if (waits)
+		if (waits) {
+			end_silent(door);
 			look_for_servers(door);
+		}
 	}
 	for (struct way *way = door->way; way < door->way + WAYS; way++)
 		way_end(door, way);

@@ -9,7 +9,7 @@ import threading
 
 import rig
 import roce
-from memif import DISCONNECT, Memif
+from memif import DISCONNECT, INIT, Memif
 from rig import Daemon, Process, Skip, Target, expect, expect_equal, test
 from roce import checksum, ipv4, mac_bytes, packed
 
@@ -223,6 +223,36 @@ def memif_client_leaves():
     # Who comes at last is served.
     other = Daemon("b", devices[1], "10.66.0.2/24", number=1)
     rig.until(lambda: other.port()["link"] == "up", "a client that stays has a link")
+    stop(other, daemon)
+
+
+def is_ended(client):
+    """The greeting may lie before the end."""
+    client.socket.setblocking(False)
+    try:
+        while client.socket.recv(128):
+            pass
+        return True
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@test("net_memif clients that come and say nothing, or half of it, keep nobody out for long")
+def memif_silent():
+    path = f"{rig.WORK}/l.memif"
+    daemon = Daemon("a", rig.memif("l", "server"), "10.66.0.1/24")
+    half = Memif(path)
+    half.send(INIT, struct.pack("<HIB", 0x200, 0, 0))   # which names the port as its own
+    silent = [Memif(path) for _ in range(20)]
+    rig.until(lambda: sum(map(is_ended, silent)) >= 5, "what does not fit is refused")
+    other = Daemon("b", rig.memif("l", "client"), "10.66.0.2/24", number=1)
+    rig.until(lambda: other.port()["link"] == "up", "who speaks has a link")
+    rig.until(lambda: all(map(is_ended, [half, *silent])), "the silent ones are gone")
+    expect_equal(other.port()["link"], "up", "the link of the one who spoke")
+    for client in [half, *silent]:
+        client.leave()
     stop(other, daemon)
 
 
