@@ -300,10 +300,11 @@ struct request {
 
 static bool parse_options(int argc, char *argv[], struct ping *ping, struct request *request)
 {
+	static const struct option words[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
 	bool good = true;
 	int option;
 
-	while (good && (option = getopt(argc, argv, "sca:p:C:S:PvVh")) != -1) {
+	while (good && (option = getopt_long(argc, argv, "sca:p:C:S:PvVh", words, NULL)) != -1) {
 		switch (option) {
 		case 's': request->server = true; break;
 		case 'c': request->client = true; break;

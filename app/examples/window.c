@@ -142,11 +142,12 @@ static bool get_all(struct window *w)
 
 static bool parse_options(int argc, char *argv[], struct window *w, struct sockaddr_storage *remote)
 {
+	static const struct option words[] = { { "help", no_argument, NULL, 'h' }, { 0 } };
 	uint16_t port = 7471;
 	bool good = true;
 	int option;
 
-	while (good && (option = getopt(argc, argv, "a:p:e:o:n:h")) != -1) {
+	while (good && (option = getopt_long(argc, argv, "a:p:e:o:n:h", words, NULL)) != -1) {
 		struct export_request *want = &w->request;
 
 		switch (option) {

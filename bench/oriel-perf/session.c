@@ -11,7 +11,8 @@
 #include "common/sync.h"
 #include "oriel-perf/peer.h"
 
-#define SPINS 200 /* empty looks at the CQ before sleeping */
+#define SPINS       200            /* empty looks at the CQ before sleeping */
+#define MUCH_MEMORY (256ull << 20) /* from here on the taking is said, and refused if need be */
 
 bool session_complain(const char *what, NTSTATUS status)
 {
@@ -142,6 +143,40 @@ static bool open_objects(struct session *session)
 	return true;
 }
 
+/* Bytes that may be taken without driving anybody out; more than there are where nobody tells. */
+static uint64_t memory_free(void)
+{
+	unsigned long long kib = UINT64_MAX >> 10;
+	FILE *file = fopen("/proc/meminfo", "re");
+	char line[128];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return (uint64_t)kib << 10;
+}
+
+/* Registering touches every page: a machine that has them not would end somebody. */
+static bool check_memory(uint64_t bytes)
+{
+	uint64_t there;
+
+	if (bytes < MUCH_MEMORY)
+		return true;
+	there = memory_free();
+	fprintf(stderr, "oriel-perf: messages of that size take %llu MiB of memory here",
+		(unsigned long long)(bytes >> 20));
+	if (bytes <= there) {
+		fputc('\n', stderr);
+		return true;
+	}
+	fprintf(stderr, ", and %llu MiB are free: lower --size\n",
+		(unsigned long long)(there >> 20));
+	return false;
+}
+
 static bool open_memory(struct session *session)
 {
 	const struct session_options *options = &session->options;
@@ -149,6 +184,8 @@ static bool open_memory(struct session *session)
 	uint64_t bytes = 2 * options->memory + options->extra;
 	NTSTATUS status;
 
+	if (!check_memory(bytes))
+		return false;
 	status = OrielAllocateMemory(bytes, ORIEL_MEMORY_HUGE_PAGES, &session->mdl);
 	if (!NT_SUCCESS(status))
 		return session_complain("memory", status);

@@ -5,8 +5,12 @@
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/export_protocol.h"
+
+static const char usage[] = "Usage: stock-export PORT\n"
+			    "  PORT  at which connections are accepted, on every address\n";
 
 #define MEMORY    (64u << 20)
 #define RECEIVES  16u
@@ -94,8 +98,12 @@ int main(int argc, char *argv[])
 	struct server server = { 0 };
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+		fputs(usage, stdout);
+		return EXIT_SUCCESS;
+	}
 	if (port < 1 || port > 65535) {
-		fputs("usage: stock-export PORT\n", stderr);
+		fprintf(stderr, "stock-export: no port: %s\n%s", argc == 2 ? argv[1] : "", usage);
 		return 2;
 	}
 	server.memory = aligned_alloc(4096, MEMORY);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Start, stop, crash and restart of orield; strangers at its socket; what it costs at rest."""
 import contextlib
+import glob
 import os
 import random
 import re
@@ -332,6 +333,27 @@ def arguments():
     expect(result.returncode == 1 and "is orield running" in result.stderr, f"no daemon: {result}")
     expect_equal(run("orielctl", "--socket", f"{rig.WORK}/absent.sock", "dance").returncode, 2,
                  "status of an unknown command")
+
+
+@test("every program has --help on its standard output, and of a word that it does not know says so")
+def help_of_all():
+    found = [path for folder in ("app", "bench")
+             for path in sorted(glob.glob(f"{rig.build_root()}/{folder}/*"))
+             if os.path.isfile(path) and os.access(path, os.X_OK) and ".so" not in path]
+    expect(len(found) >= 12, f"programs: {found}")
+    for path in found:
+        def run(word, path=path):
+            done = subprocess.run([path, word], capture_output=True, text=True,
+                                  timeout=rig.PATIENCE, check=False)
+            return done.returncode, done.stdout, done.stderr
+        for word in ("--help", "-h"):
+            status, said, complaint = run(word)
+            expect((status, complaint) == (0, "") and said.startswith("Usage: "),
+                   f"{path} {word}: {status} {said!r} {complaint!r}")
+        status, said, complaint = run("--absent")
+        expect((status, said) == (2, "") and "--absent" in complaint
+               and ("Usage: " in complaint or "--help" in complaint),
+               f"{path} --absent: {status} {said!r} {complaint!r}")
 
 
 @test("orielctl shows status, queue pairs and counters to people as well")

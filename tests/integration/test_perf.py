@@ -427,6 +427,24 @@ def refusals():
     at_rest()
 
 
+@test("much memory is said before it is taken, and what the machine has not is refused")
+def much_memory():
+    result = perf("write", "-n", 1, "-s", 140000000)
+    expect(result.returncode == 1 and "take 267 MiB of memory here\n" in result.stderr
+           and "do not fit into the window" in result.stderr, result.stderr)
+    meminfo = f"{rig.WORK}/meminfo"
+    with open(meminfo, "w", encoding="ascii") as file:
+        file.write("MemTotal:       64000000 kB\nMemAvailable:    1000000 kB\n")
+    subprocess.run(["mount", "--bind", meminfo, "/proc/meminfo"], check=True)
+    try:
+        result = perf("write", "-n", 1, "-s", 999999999)
+    finally:
+        subprocess.run(["umount", "/proc/meminfo"], check=True)
+    expect(result.returncode == 1 and "take 1907 MiB" in result.stderr
+           and "976 MiB are free: lower --size" in result.stderr, result.stderr)
+    at_rest()
+
+
 @test("--help names every flag that is refused or taken, and the manual has each of them")
 def manual():
     def says(flag):
