@@ -77,7 +77,7 @@ Test(answers, frames_of_every_request)
 }
 
 /* REQ-SEND-9: the longest that there may be is looked at further, and its memory is not there. */
-Test(forged, longest_message)
+Test(answers, longest_message)
 {
 	static const struct {
 		uint8_t request;
