@@ -91,5 +91,5 @@ void cm_get_statistics(const struct cm *cm, struct cm_statistics *statistics)
 	statistics->pending = in[CONNECTION_REQ_RECEIVED] + in[CONNECTION_REP_SENT] +
 			      in[CONNECTION_REQ_SENT] + in[CONNECTION_REP_RECEIVED] +
 			      in[CONNECTION_DREQ_SENT] + in[CONNECTION_SIDR_RECEIVED] +
-			      in[CONNECTION_SIDR_SENT];
+			      in[CONNECTION_SIDR_SENT] + in[CONNECTION_WITHDRAWN];
 }

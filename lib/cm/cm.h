@@ -32,7 +32,7 @@ enum cm_event_type {
 	CM_CONNECT_REQUEST, /* passive: accept or reject it */
 	CM_CONNECT_REPLY,   /* active: REP arrived; cm_ready() or cm_reject() */
 	CM_ESTABLISHED,     /* passive: RTU, or data seen */
-	CM_REJECTED,        /* by the peer: reason, private data */
+	CM_REJECTED,        /* by the peer: reason, private data; a request: taken back */
 	CM_UNREACHABLE,     /* the peer does not answer */
 	CM_DISCONNECTED,    /* DREQ arrived, or the peer was found gone; once */
 	CM_DISCONNECT_DONE, /* our DREQ was answered, or given up (reason 1) */
@@ -86,7 +86,7 @@ struct cm_io {
 
 struct cm_config {
 	uint32_t connections;       /* table size, index 0 included */
-	uint32_t backlog;           /* requests that may wait for an answer, per listener */
+	uint32_t backlog;           /* requests undecided, per listener */
 	uint32_t requests_per_peer; /* that are not up yet, of one source address */
 	uint8_t ca_guid[8];
 };
@@ -140,7 +140,11 @@ int cm_ready(struct cm *cm, uint32_t connection, const uint8_t *private_data,
 void cm_data_seen(struct cm *cm, uint32_t connection, uint64_t now); /* stands in for a lost RTU */
 /* Sends DREQ; CM_DISCONNECT_DONE follows. */
 int cm_disconnect(struct cm *cm, uint32_t connection, uint64_t now);
-/* The owner has no more interest: no more events but TIMEWAIT_OVER; rejects or disconnects. */
+/*
+ * The owner has no more interest: no more events but TIMEWAIT_OVER; rejects or disconnects. A
+ * request that ended before it was decided counts against its peer's limits until then: who asks
+ * and takes back heaps up no more than who only asks.
+ */
 void cm_release(struct cm *cm, uint32_t connection, uint64_t now);
 
 /*

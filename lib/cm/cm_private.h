@@ -28,6 +28,7 @@ enum connection_state {
 	CONNECTION_SIDR_RECEIVED, /* passive: the application has the question */
 	CONNECTION_SIDR_SENT,     /* active: the answer is awaited */
 	CONNECTION_TIMEWAIT,      /* over, but ids and QPN stay taken until stragglers are gone */
+	CONNECTION_WITHDRAWN,     /* passive: the peer gave up, the application has yet to hear */
 	CONNECTION_STATES
 };
 
@@ -43,7 +44,7 @@ struct connection {
 	uint32_t remote_id; /* 0: not known yet */
 	uint32_t local_qpn;
 	uint32_t remote_qpn;
-	uint32_t listener;         /* while REQ_RECEIVED, else 0 */
+	uint32_t listener;         /* while undecided, else 0 */
 	uint8_t told_disconnected; /* the owner knows; what else ends is our affair */
 	uint8_t alternate;         /* the REQ names an alternate path */
 	uint8_t reserved[2];
@@ -66,7 +67,7 @@ _Static_assert(sizeof(struct connection) == 384, "connection record layout");
 struct cm_listener {
 	uint64_t cookie;
 	uint8_t gid[16];
-	uint32_t pending; /* requests that wait for an answer */
+	uint32_t pending; /* requests that the application has not decided on */
 	uint16_t port;
 	uint8_t space;
 	bool used;
@@ -106,6 +107,8 @@ bool cm_connection_make_room(struct cm *cm); /* for one; false: all are in use *
 struct connection *cm_connection_create(struct cm *cm, const struct cm_address *address);
 void cm_connection_set_remote(struct cm *cm, struct connection *c, uint32_t remote_id);
 void cm_connection_set_state(struct cm *cm, struct connection *c, enum connection_state state);
+/* Of one that is asked. The application, which is told next, lets go of it. */
+void cm_connection_withdraw(struct cm *cm, struct connection *c);
 void cm_connection_adopt(struct cm *cm, struct connection *c);
 /* Tells CM_TIMEWAIT_OVER and frees the record. */
 void cm_connection_finish(struct cm *cm, struct connection *c);
@@ -123,6 +126,8 @@ struct connection *cm_connection_by_qpn(const struct cm *cm, const uint8_t peer[
 					uint32_t qpn);
 bool cm_connection_is_pending(const struct connection *c); /* begun, and not up yet */
 bool cm_connection_is_asked(const struct connection *c);   /* the application owes an answer */
+/* Asked, and not let go since: what a peer takes back goes on counting against its limits. */
+bool cm_connection_is_undecided(const struct connection *c);
 bool cm_connection_was_refused(const struct connection *c);
 /* Of this peer's requests: those not up yet; its answered questions that are remembered. */
 uint32_t cm_connection_pending_of_peer(const struct cm *cm, const uint8_t peer[16]);

@@ -123,11 +123,12 @@ struct connection *cm_connection_by_qpn(const struct cm *cm, const uint8_t peer[
 
 /*
  * What a peer can heap up by asking alone, and what is therefore bounded for each: requests
- * without an RTU, whether or not they are answered, and answers to SIDR kept for repetition.
+ * without an RTU, whether or not they are answered or taken back, and answers to SIDR kept for
+ * repetition.
  */
 static bool is_of_peer(const struct connection *c)
 {
-	return cm_connection_is_asked(c) || c->state == CONNECTION_REP_SENT ||
+	return cm_connection_is_undecided(c) || c->state == CONNECTION_REP_SENT ||
 	       (c->state == CONNECTION_TIMEWAIT && c->passive && c->space == CM_PS_UDP);
 }
 
@@ -166,6 +167,11 @@ bool cm_connection_is_pending(const struct connection *c)
 bool cm_connection_is_asked(const struct connection *c)
 {
 	return c->state == CONNECTION_REQ_RECEIVED || c->state == CONNECTION_SIDR_RECEIVED;
+}
+
+bool cm_connection_is_undecided(const struct connection *c)
+{
+	return cm_connection_is_asked(c) || c->state == CONNECTION_WITHDRAWN;
 }
 
 /* In timewait: what we said last was no. */
@@ -254,7 +260,7 @@ static void enter_state(struct cm *cm, struct connection *c, enum connection_sta
 			     hash_qpn(cm, c->address.remote_gid, c->remote_guid, c->remote_qpn), i);
 	if (is_of_peer(c))
 		cm_index_add(&cm->by_peer, hash_peer(cm, c->address.remote_gid), i);
-	if (cm_connection_is_asked(c))
+	if (cm_connection_is_undecided(c))
 		cm->listener[c->listener].pending++;
 }
 
@@ -269,7 +275,7 @@ static void leave_state(struct cm *cm, struct connection *c)
 				i);
 	if (is_of_peer(c))
 		cm_index_remove(&cm->by_peer, hash_peer(cm, c->address.remote_gid), i);
-	if (cm_connection_is_asked(c)) {
+	if (cm_connection_is_undecided(c)) {
 		cm->listener[c->listener].pending--;
 		c->listener = 0;
 	}
@@ -281,6 +287,15 @@ void cm_connection_set_state(struct cm *cm, struct connection *c, enum connectio
 	if (c->state != CONNECTION_FREE)
 		leave_state(cm, c);
 	enter_state(cm, c, state);
+}
+
+void cm_connection_withdraw(struct cm *cm, struct connection *c)
+{
+	const uint32_t listener = c->listener;
+
+	leave_state(cm, c);
+	c->listener = listener;
+	enter_state(cm, c, CONNECTION_WITHDRAWN);
 }
 
 static void give_back(struct cm *cm, uint32_t index)

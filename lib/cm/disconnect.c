@@ -42,6 +42,7 @@ void cm_release(struct cm *cm, uint32_t connection, uint64_t now)
 	case CONNECTION_REP_RECEIVED:
 	case CONNECTION_REP_SENT: cm_reject_connection(cm, c, &refusal, now); break;
 	case CONNECTION_SIDR_RECEIVED: cm_sidr_reject(cm, c, &refusal, now); break;
+	case CONNECTION_WITHDRAWN:
 	case CONNECTION_SIDR_SENT: cm_connection_finish(cm, c); break;
 	case CONNECTION_REQ_SENT:
 		cm_send_rej_timeout(cm, c);
@@ -73,16 +74,12 @@ void cm_disconnect_peer_gone(struct cm *cm, struct connection *c, uint32_t reaso
 
 void cm_disconnect_stale(struct cm *cm, struct connection *c, uint64_t now)
 {
-	bool nothing_told = c->state == CONNECTION_REQ_RECEIVED;
-
 	c->told_disconnected = 1;
-	if (nothing_told)
-		cm_connection_set_state(cm, c, CONNECTION_TIMEWAIT);
+	if (c->state == CONNECTION_REQ_RECEIVED)
+		cm_connection_withdraw(cm, c);
 	else
 		start_disconnect(cm, c, now);
 	cm_connection_event(cm, c, CM_DISCONNECTED, CM_REJ_STALE_CONNECTION, NULL);
-	if (nothing_told)
-		cm_connection_finish(cm, c);
 }
 
 /* An answer is due in every state, also for what we do not know (any more). */

@@ -53,7 +53,7 @@ static void take_orphans(struct cm *cm, uint32_t listener)
 	for (uint32_t i = 1; cm->listener[0].pending && i < cm->config.connections; i++) {
 		struct connection *c = cm_connection_at(cm, i);
 
-		if (!cm_connection_is_asked(c) || c->listener ||
+		if (!cm_connection_is_undecided(c) || c->listener ||
 		    !covers(l, c->space, c->address.local_gid, c->port))
 			continue;
 		cm->listener[0].pending--;
@@ -115,7 +115,7 @@ void cm_unlisten(struct cm *cm, uint32_t listener)
 	for (uint32_t i = 1; i < cm->config.connections && cm->listener[listener].pending; i++) {
 		struct connection *c = cm_connection_at(cm, i);
 
-		if (cm_connection_is_asked(c) && c->listener == listener)
+		if (cm_connection_is_undecided(c) && c->listener == listener)
 			cm_passive_drop(cm, c);
 	}
 	cm->listener[listener].used = false;

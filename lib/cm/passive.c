@@ -38,8 +38,9 @@ static void repeat_answer(struct cm *cm, struct connection *c, uint64_t now)
 }
 
 /*
- * The peer's id and GUID make a REQ one that we know. In timewait the transaction has to be
- * the same as well: else the peer has simply come round to an id that it had used before.
+ * The peer's id and GUID make a REQ one that we know, unless it was taken back. In timewait the
+ * transaction has to be the same as well: else the peer has simply come round to an id that it had
+ * used before.
  */
 static struct connection *find_duplicate(const struct cm *cm, const struct cm_address *from,
 					 const struct cm_req *req, uint64_t tid)
@@ -48,6 +49,7 @@ static struct connection *find_duplicate(const struct cm *cm, const struct cm_ad
 
 	while ((c = cm_connection_by_remote_id(cm, from->remote_gid, req->local_id, c)))
 		if (c->passive && c->space != CM_PS_UDP && c->remote_guid == req->ca_guid &&
+		    c->state != CONNECTION_WITHDRAWN &&
 		    (c->state != CONNECTION_TIMEWAIT || c->tid == tid))
 			return c;
 	return NULL;
@@ -156,6 +158,10 @@ void cm_passive_drop(struct cm *cm, struct connection *c)
 {
 	struct cm_refusal refusal = { .reason = CM_REJ_CONSUMER };
 
+	if (c->state == CONNECTION_WITHDRAWN) {
+		cm_connection_finish(cm, c);
+		return;
+	}
 	if (c->state == CONNECTION_SIDR_RECEIVED)
 		cm_sidr_drop(cm, c);
 	else

@@ -65,7 +65,7 @@ static struct connection *find_refused(const struct cm *cm, const struct cm_addr
 			       : cm_connection_of_own_id(cm, from, rej->remote_id);
 	while (rej->local_id &&
 	       (c = cm_connection_by_remote_id(cm, from->remote_gid, rej->local_id, c)))
-		if (c->state != CONNECTION_TIMEWAIT)
+		if (c->state != CONNECTION_TIMEWAIT && c->state != CONNECTION_WITHDRAWN)
 			return c;
 	return NULL;
 }
@@ -83,9 +83,13 @@ static void take_rejection(struct cm *cm, struct connection *c, const struct cm_
 {
 	/* A stale refusal says that the peer has our QPN in use; others that it never had it. */
 	bool free_at_once =
-		c->state == CONNECTION_REQ_RECEIVED ||
-		(c->state == CONNECTION_REQ_SENT && rej->reason != CM_REJ_STALE_CONNECTION);
+		c->state == CONNECTION_REQ_SENT && rej->reason != CM_REJ_STALE_CONNECTION;
 
+	if (c->state == CONNECTION_REQ_RECEIVED) {
+		cm_connection_withdraw(cm, c);
+		tell_rejected(cm, c, rej);
+		return;
+	}
 	if (cm_active_lower_mtu(cm, c, rej, now))
 		return;
 	cm_timers_stop(cm, c);

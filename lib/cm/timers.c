@@ -190,6 +190,7 @@ static void expire(struct cm *cm, struct connection *c, uint64_t now)
 	case CONNECTION_REP_RECEIVED:
 	case CONNECTION_SIDR_RECEIVED:
 	case CONNECTION_ESTABLISHED:
+	case CONNECTION_WITHDRAWN:
 	case CONNECTION_STATES: cm_timers_stop(cm, c); break;
 	}
 }

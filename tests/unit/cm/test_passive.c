@@ -345,8 +345,12 @@ Test(cm_passive, rej_before_the_answer)
 	connection = peer_request(&peer);
 	peer_send_rej(&peer, 0, CM_REJ_TIMEOUT);
 	cr_assert_eq(end_events(&peer.own, CM_REJECTED), 1);
-	cr_assert_eq(end_count(&peer.own), 0);
 	cr_assert_eq(cm_accept(peer.own.cm, connection, 1, &reply, peer.own.now), -ENOTCONN);
+	cr_assert_eq(cm_reject(peer.own.cm, connection, 28, NULL, 0, NULL, 0, peer.own.now),
+		     -ENOTCONN);
+	cm_release(peer.own.cm, connection, peer.own.now);
+	cr_assert_eq(end_count(&peer.own), 0);
+	cr_assert_eq(end_sent(&peer.own, CM_ATTR_REJ), 0);
 	/* The same client comes again. */
 	peer.req.local_id++;
 	peer_send_req(&peer);

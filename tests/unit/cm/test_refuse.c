@@ -179,6 +179,53 @@ Test(cm_refuse, backlog_and_requests_per_peer)
 	peer_close(&peer);
 }
 
+static uint32_t ask_and_take_back(uint32_t times)
+{
+	for (uint32_t i = 0; i < times; i++) {
+		peer.own.sent_count = 0;
+		peer.req.local_id++;
+		peer.req.qpn++;
+		peer_send_req(&peer);
+		peer_send_rej(&peer, 0, CM_REJ_TIMEOUT);
+	}
+	return end_events(&peer.own, CM_CONNECT_REQUEST);
+}
+
+/* B66: what a peer takes back counts until the application, which may be slow, lets go of it. */
+Test(cm_refuse, requests_taken_back_count_until_they_are_let_go)
+{
+	peer_open(&peer, false);
+	cr_assert_eq(ask_and_take_back(200), 8, "one peer");
+	cr_assert_eq(end_events(&peer.own, CM_REJECTED), 8);
+	cr_assert_eq(get_be16(end_last_sent(&peer.own, CM_ATTR_REJ) + AT_REASON),
+		     CM_REJ_NO_RESOURCES);
+	cm_release(peer.own.cm, peer.own.event[0].connection, peer.own.now);
+	cr_assert_eq(ask_and_take_back(200), 9);
+	send_req_from(51, 0x2000);
+	cr_assert_eq(end_events(&peer.own, CM_CONNECT_REQUEST), 10, "another peer");
+	cm_unlisten(peer.own.cm, peer.own.listener);
+	cr_assert_eq(end_count(&peer.own), 0);
+	peer_close(&peer);
+}
+
+/* The same when each new request ends the one before it, being of the same queue pair. */
+Test(cm_refuse, requests_that_give_way_count_until_they_are_let_go)
+{
+	peer_open(&peer, false);
+	for (uint32_t i = 0; i < 200; i++) {
+		peer.own.sent_count = 0;
+		peer.req.local_id++;
+		peer_send_req(&peer);
+	}
+	cr_assert_eq(end_events(&peer.own, CM_CONNECT_REQUEST), 8);
+	cr_assert_geq(end_events(&peer.own, CM_DISCONNECTED), 7);
+	end_adopt(&peer.own);
+	end_listen(&peer.own);
+	cm_unlisten(peer.own.cm, peer.own.listener);
+	cr_assert_eq(end_count(&peer.own), 0);
+	peer_close(&peer);
+}
+
 /* A listener that accepts at once: who sends no RTU is bounded, and leaves room for others. */
 Test(cm_refuse, accepted_requests_without_rtu_per_peer)
 {
