@@ -113,7 +113,8 @@ static void on_connect_request(struct control *control, const struct cm_event *e
 	if (offender_shut_out(control, event->address->remote_gid)) {
 		control->status.requests_shut_out++;
 		reason = CM_REJ_CONSUMER;
-	} else if (listener->type == OBJECT_TYPE_LISTENER && !listener->close_id) {
+	} else if (listener->type == OBJECT_TYPE_LISTENER && !listener->close_id &&
+		   !client_is_behind(control, listener->session)) {
 		connector = object_create(control, listener->session, OBJECT_TYPE_CONNECTOR);
 	}
 	if (!connector) {

@@ -13,7 +13,8 @@ struct pending_reply {
 	struct pending_reply *next;
 	struct shm_reply reply;
 };
-#define MAX_PENDING_REPLIES 4096u
+#define MOST_PENDING_REPLIES  4096u
+#define MOST_PENDING_REQUESTS 4096u /* to connect, of peers */
 
 /* The process-local half of a session. */
 struct session_local {
@@ -24,7 +25,7 @@ struct session_local {
 	uint32_t request_head;
 	uint32_t reply_tail;
 	struct pending_reply *pending_first, **pending_last;
-	uint32_t pending_count;
+	uint32_t pending_replies, pending_events;
 	bool wake;               /* something was written for the client */
 	uint64_t refused_cookie; /* of the last memory that could not be had */
 	int refused_error;       /* 0: none */
@@ -160,11 +161,17 @@ void session_fill_limits(const struct control *control, struct shm_limits *limit
 int session_open(struct control *control, int socket, const struct shm_hello *hello);
 void session_end(struct control *control, uint32_t session, const char *reason);
 unsigned int session_poll(struct control *control, uint32_t session);
-void session_flush(struct control *control, uint32_t session);
 void session_finish_if_quiet(struct control *control, uint32_t session);
-void session_send(struct control *control, uint32_t session, const struct shm_reply *reply);
 struct session *session_at(const struct control *control, uint32_t session);
 bool session_is_open(const struct control *control, uint32_t session);
+
+/* --- reply.c --- */
+void replies_init(struct session_local *local);
+void replies_forget(struct session_local *local);
+/* A client that has not read its events for long gets no more connect requests. */
+bool client_is_behind(const struct control *control, uint32_t session);
+void session_send(struct control *control, uint32_t session, const struct shm_reply *reply);
+void session_flush(struct control *control, uint32_t session);
 void reply_status(struct control *control, uint32_t session, uint32_t op, uint32_t id,
 		  int32_t status);
 /* Answers the asynchronous request that the object has in progress. */

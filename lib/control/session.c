@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A client's session: its control rings, its end, and the freeing of all that it held. */
+/* A client's session: its requests, its end, and the freeing of all that it held. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,92 +23,6 @@ bool session_is_open(const struct control *control, uint32_t session)
 {
 	return session && session < CONTROL_MAX_SESSIONS &&
 	       session_at(control, session)->state == SESSION_OPEN;
-}
-
-/* --- replies and events ----------------------------------------------------------- */
-
-static bool ring_put(struct session_local *local, const struct shm_reply *reply)
-{
-	struct shm_session *memory = local->memory;
-	uint32_t room =
-		shm_ring_free(&memory->reply_cursor, local->reply_tail, SHM_CONTROL_ENTRIES);
-
-	/* An impossible head counts as no room: the client only harms itself. */
-	if (room == 0 || room > SHM_CONTROL_ENTRIES)
-		return false;
-	memory->reply[local->reply_tail % SHM_CONTROL_ENTRIES] = *reply;
-	shm_store_release(&memory->reply_cursor.tail, ++local->reply_tail);
-	local->wake = true;
-	return true;
-}
-
-void session_send(struct control *control, uint32_t session, const struct shm_reply *reply)
-{
-	struct session_local *local = &control->session[session];
-	struct pending_reply *pending;
-
-	if (!session_is_open(control, session))
-		return;
-	if (!local->pending_first && ring_put(local, reply))
-		return;
-	pending = local->pending_count < MAX_PENDING_REPLIES ? malloc(sizeof(*pending)) : NULL;
-	if (!pending) {
-		session_end(control, session, "the client does not read its replies");
-		return;
-	}
-	pending->reply = *reply;
-	pending->next = NULL;
-	*local->pending_last = pending;
-	local->pending_last = &pending->next;
-	local->pending_count++;
-}
-
-void reply_status(struct control *control, uint32_t session, uint32_t op, uint32_t id,
-		  int32_t status)
-{
-	struct shm_reply reply = { .op = op, .id = id, .status = status };
-
-	session_send(control, session, &reply);
-}
-
-void reply_pending(struct control *control, struct object *object, int32_t status)
-{
-	uint32_t id = object->pending_id;
-
-	object->pending_id = 0;
-	if (id)
-		reply_status(control, object->session, object->pending_op, id, status);
-	object->pending_op = 0;
-}
-
-void send_async(struct control *control, uint32_t session, uint32_t op, uint32_t handle,
-		uint32_t event, uint32_t value)
-{
-	struct shm_reply reply = { .op = op,
-				   .async = { .object = handle, .event = event, .value = value } };
-
-	session_send(control, session, &reply);
-}
-
-/* What waits goes out as far as there is room; then the client is woken once. */
-void session_flush(struct control *control, uint32_t session)
-{
-	struct session_local *local = &control->session[session];
-	struct pending_reply *pending;
-	uint64_t one = 1;
-
-	while ((pending = local->pending_first) != NULL && ring_put(local, &pending->reply)) {
-		local->pending_first = pending->next;
-		if (!pending->next)
-			local->pending_last = &local->pending_first;
-		local->pending_count--;
-		free(pending);
-	}
-	if (!local->wake)
-		return;
-	local->wake = false;
-	if (write(local->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN && errno != EPIPE)
-		control_say(control, "waking session %u: %s", session, strerror(errno));
 }
 
 /* --- requests ------------------------------------------------------------------------ */
@@ -262,7 +176,7 @@ static int session_allocate(struct control *control, uint32_t session, int *memo
 	int error;
 
 	memset(local, 0, sizeof(*local));
-	local->pending_last = &local->pending_first;
+	replies_init(local);
 	local->size =
 		(sizeof(struct shm_session) + workers * sizeof(struct shm_worker_area) + page) &
 		~page;
@@ -365,18 +279,6 @@ free_memory:
 
 /* --- ending ------------------------------------------------------------------------------- */
 
-static void free_pending(struct session_local *local)
-{
-	struct pending_reply *pending;
-
-	while ((pending = local->pending_first) != NULL) {
-		local->pending_first = pending->next;
-		free(pending);
-	}
-	local->pending_last = &local->pending_first;
-	local->pending_count = 0;
-}
-
 /* The CM lets go of what the session listened to and was connected with. */
 static void end_connections(struct control *control, uint32_t session)
 {
@@ -437,7 +339,7 @@ void session_end(struct control *control, uint32_t session, const char *reason)
 	if (write(local->event_fd, &one, sizeof(one)) < 0 && errno != EAGAIN && errno != EPIPE)
 		control_say(control, "waking session %u: %s", session, strerror(errno));
 	close(local->socket);
-	free_pending(local);
+	replies_forget(local);
 	incoming_forget(control, session);
 	end_connections(control, session);
 	end_workers(control, session);
