@@ -250,6 +250,28 @@ def backlog(memory):
             c.take_reply()
 
 
+@case("B66: requests that are taken back go on counting while the application does not look")
+def taken_back(memory):
+    peer, other = Stage.wire.peer(), Stage.wire.peer()
+    with Stage.target.stopped():
+        for number in range(300):
+            c = roce.Connection(peer, SCRATCH, connect=False)
+            c.request()
+            c.mad(REJ, struct.pack("!II", c.local_id, 0) + bytes([0, 0, 0, REJ_TIMEOUT]))
+            c.open = False
+            if number % 25 == 24:
+                Stage.wire.barrier()
+        refused = [mad for mad in Stage.wire.mads if mad.attribute == REJ]
+        expect_equal((len(refused), {mad.reason for mad in refused}), (44, {REJ_NO_RESOURCES}),
+                     "refusals of 300 requests that were taken back")
+        late = roce.Connection(other, SCRATCH, connect=False)
+        late.request()
+    late.take_reply()
+    late.mad(RTU, late.ids())
+    expect_alive(late)
+    Stage.wire.mads.clear()
+
+
 @case("the listener's program is killed: those who wait are refused, later ones find nobody")
 def killed_listener(memory):
     before = Stage.daemon.counts()["qps"]
