@@ -60,9 +60,21 @@ static bool same_read(const struct responder_resource *resource, const struct re
 	       length <= resource->length - offset;
 }
 
-static void duplicate_read(struct transport *t, struct qp *qp, const struct wire_view *view)
+/*
+ * Whoever asks once more for a READ in pieces gets each of them: one that lies behind what is being
+ * sent again, and does not end with it, waits.
+ */
+static bool behind_another(const struct responder_resource *resource, uint32_t psn, uint32_t end)
+{
+	return resource->complete && resource->next != resource->end && end != resource->end &&
+	       psn_diff(psn, resource->next) > 0;
+}
+
+/* True: it must wait. */
+static bool duplicate_read(struct transport *t, struct qp *qp, const struct wire_view *view)
 {
 	const uint32_t length = be32_get(view_reth(view)->length);
+	const uint32_t end = psn_add(view->psn, qp_packets(qp, length));
 	struct responder_resource *resource;
 	uint64_t offset;
 	uint8_t number;
@@ -70,26 +82,29 @@ static void duplicate_read(struct transport *t, struct qp *qp, const struct wire
 	resource = find_resource(t, qp, view->psn, &number);
 	if (resource == NULL) {
 		count_verdict(t, VERDICT(DUPLICATE_UNKNOWN));
-		return;
+		return false;
 	}
 	offset = (uint64_t)(uint32_t)psn_diff(view->psn, resource->psn) << qp->mtu_shift;
 	if (!same_read(resource, view_reth(view), offset)) {
 		count_verdict(t, VERDICT(DUPLICATE_UNKNOWN));
-		return;
+		return false;
 	}
 	/* What it asks for is still to come: it will come once. */
 	if (!resource->complete && psn_diff(view->psn, resource->next) >= 0) {
 		count_verdict(t, VERDICT(DUPLICATE));
-		return;
+		return false;
 	}
+	if (behind_another(resource, view->psn, end))
+		return true;
 	resource->start = view->psn;
 	resource->next = view->psn;
 	if (resource->complete) {
-		resource->end = psn_add(view->psn, qp_packets(qp, length));
+		resource->end = end;
 		resource->end_length = (uint32_t)offset + length;
 		resource->msn = responder_msn(qp->responder);
 	}
 	answer_again(t, qp, number);
+	return false;
 }
 
 /* Answered from what was kept, never executed. */
@@ -114,22 +129,32 @@ static void duplicate_atomic(struct transport *t, struct qp *qp, const struct wi
 
 /*
  * A SEND or WRITE is acknowledged with the newest one that was executed: that is true and
- * takes the peer furthest. A NAK that waits to leave does it as well.
+ * takes the peer furthest. A NAK that waits to leave does it as well. Where READs fill half of the
+ * circle there is none of which this could be a duplicate.
  */
-void responder_duplicate(struct transport *t, struct qp *qp, const struct wire_view *view)
+static void duplicate_message(struct transport *t, struct qp *qp)
 {
-	if (view->op->flags & OPF_READ) {
-		duplicate_read(t, qp, view);
-	} else if (view->op->flags & OPF_ATOMIC) {
-		duplicate_atomic(t, qp, view);
-	} else if (!(view->op->flags & OPF_OPERATION)) {
+	if (psn_diff(qp->ack_psn, responder_psn(qp->responder)) >= 0) {
 		count_verdict(t, VERDICT(DUPLICATE_UNKNOWN));
-	} else {
-		count_verdict(t, VERDICT(DUPLICATE));
-		if (qp->answer.kind == ANSWER_NONE)
-			qp->answer.kind = ANSWER_ACK;
-		ready_add(t, qp);
+		return;
 	}
+	count_verdict(t, VERDICT(DUPLICATE));
+	if (qp->answer.kind == ANSWER_NONE)
+		qp->answer.kind = ANSWER_ACK;
+	ready_add(t, qp);
+}
+
+bool responder_duplicate(struct transport *t, struct qp *qp, const struct wire_view *view)
+{
+	if (view->op->flags & OPF_READ)
+		return duplicate_read(t, qp, view);
+	if (view->op->flags & OPF_ATOMIC)
+		duplicate_atomic(t, qp, view);
+	else if (view->op->flags & OPF_OPERATION)
+		duplicate_message(t, qp);
+	else
+		count_verdict(t, VERDICT(DUPLICATE_UNKNOWN));
+	return false;
 }
 
 /* --- sending -------------------------------------------------------------------------- */

@@ -42,23 +42,24 @@ static void apply_stock(struct transport *t, const struct intent *intent)
 	shm_store_release(&area->stock_cursor.tail, intent->stock_tail + 1);
 }
 
-/*
- * The exchange fails when somebody else changed the value between our look and it: the
- * caller then takes the new value and tries again. After a kill, a value that is neither the
- * old nor the new one was changed by the client meanwhile, and counts as done.
- */
-static bool apply_atomic(struct transport *t, const struct intent *intent)
+/* Fails when somebody else has changed the value since our look at it. */
+static bool apply_atomic(const struct intent *intent, uint64_t *target)
 {
-	const struct qp *qp = &t->shared->qps[intent->qp];
-	const struct accessor who = qp_accessor(t, qp);
 	uint64_t old = intent->old;
+
+	return __atomic_compare_exchange_n(target, &old, intent->swap, false, __ATOMIC_SEQ_CST,
+					   __ATOMIC_RELAXED);
+}
+
+/* A value that is neither the old nor the new one was changed by the client meanwhile: done. */
+static void recover_atomic(struct transport *t, const struct intent *intent)
+{
+	const struct accessor who = qp_accessor(t, &t->shared->qps[intent->qp]);
 	struct access access;
 
 	if (memory_access(t->shared->memory, &who, intent->token, intent->address, 8,
-			  RIGHT_REMOTE_ATOMIC, &access) != ACCESS_OK)
-		return true;
-	return __atomic_compare_exchange_n((uint64_t *)(void *)access.pointer, &old, intent->swap,
-					   false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+			  RIGHT_REMOTE_ATOMIC, &access) == ACCESS_OK)
+		apply_atomic(intent, (uint64_t *)(void *)access.pointer);
 }
 
 /* Told here, too: who adopts showed what had been taken before it came to this. */
@@ -103,12 +104,12 @@ void intent_commit(struct transport *t, uint64_t parts)
 	word_commit(&intent->armed, 0);
 }
 
-bool intent_commit_atomic(struct transport *t, uint64_t parts)
+bool intent_commit_atomic(struct transport *t, uint64_t parts, uint64_t *target)
 {
 	struct intent *intent = &t->state->intent;
 
 	word_commit(&intent->armed, parts | INTENT_ATOMIC);
-	if (!apply_atomic(t, intent)) {
+	if (!apply_atomic(intent, target)) {
 		word_commit(&intent->armed, 0);
 		return false;
 	}
@@ -122,7 +123,7 @@ void transport_recover(struct transport *t)
 	struct intent *intent = &t->state->intent;
 
 	if (intent->armed & INTENT_ATOMIC)
-		apply_atomic(t, intent);
+		recover_atomic(t, intent);
 	apply(t, intent);
 	word_commit(&intent->armed, 0);
 }

@@ -565,8 +565,11 @@ enum completion_type completion_type(uint8_t opcode); /* enum shm_wr_opcode */
 struct intent *intent_begin(struct transport *t, struct qp *qp);
 /* Carries out `parts` once, whatever happens in between. */
 void intent_commit(struct transport *t, uint64_t parts);
-/* The same with an RDMA atomic; false, and nothing done, when the memory is not `old` now. */
-bool intent_commit_atomic(struct transport *t, uint64_t parts);
+/*
+ * The same with an RDMA atomic at `target`; false, and nothing done, when the memory is not `old`
+ * now. Its token was looked at: who revokes it meanwhile waits for this worker.
+ */
+bool intent_commit_atomic(struct transport *t, uint64_t parts, uint64_t *target);
 /* Finishes what a dead process had armed. */
 void transport_recover(struct transport *t);
 
@@ -622,7 +625,8 @@ void queue_publish(struct shm_queue *shared, const struct work_queue *queue);
 
 /* One request. True: it must wait (park it and all behind it). */
 bool responder_receive(struct transport *t, struct qp *qp, const struct wire_view *view);
-void responder_duplicate(struct transport *t, struct qp *qp, const struct wire_view *view);
+/* One that was carried out before. True as above. */
+bool responder_duplicate(struct transport *t, struct qp *qp, const struct wire_view *view);
 /* Sends answers. Returns frames sent. */
 unsigned int responder_send(struct transport *t, struct qp *qp);
 bool responder_pending(const struct qp *qp);

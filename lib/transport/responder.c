@@ -239,12 +239,15 @@ static bool place_send(struct transport *t, struct qp *qp, const struct wire_vie
 	return true;
 }
 
-/* Class J: no NAK, and no ACK of this message; what came before it is acknowledged. */
+/*
+ * Class J: no NAK, and no ACK of this message; what came before it is acknowledged if an answer
+ * waits that does so.
+ */
 static void invalidate_failed(struct transport *t, struct qp *qp, enum access_reason reason)
 {
 	count_verdict(t, VERDICT(REMOTE_INVALIDATE));
 	responder_bad_token(t, qp, reason);
-	if (qp->answer.kind == ANSWER_ACK) {
+	if (qp->answer.kind != ANSWER_NONE) {
 		qp->answer.kind = ANSWER_ACK_FATAL;
 		qp->answer.verdict = VERDICT(REMOTE_INVALIDATE);
 		qp->answer.async = SHM_ASYNC_QP_ACCESS_ERROR;
@@ -552,6 +555,6 @@ bool responder_receive(struct transport *t, struct qp *qp, const struct wire_vie
 	if (ahead > 0)
 		receive_ahead(t, qp);
 	else
-		responder_duplicate(t, qp, view);
+		return responder_duplicate(t, qp, view);
 	return false;
 }

@@ -23,15 +23,19 @@ static struct responder_resource *new_resource(const struct transport *t, const 
 	return resource_at(t, qp, number);
 }
 
-/* Commits it, and acknowledges all before it: its answer will. */
-static void resource_accepted(struct transport *t, struct qp *qp)
+/* An old one that was to be sent once more makes room: the peer has it, evidently. */
+static void make_room(struct transport *t, struct qp *qp)
 {
 	const uint8_t number = responder_resources(qp->responder);
 
-	/* An old one that was to be sent once more makes room: the peer has it, evidently. */
 	if ((uint8_t)(number - qp->answered) > t->shared->resource_mask)
 		qp->answered = (uint8_t)(number - t->shared->resource_mask);
-	count_message_in(qp, psn_add(responder_msn(qp->responder), 1));
+}
+
+/* Its answer acknowledges all before it. */
+static void resource_accepted(struct transport *t, struct qp *qp)
+{
+	count_message_in(qp, responder_msn(qp->responder));
 	qp->answer.kind = ANSWER_NONE;
 	ready_add(t, qp);
 }
@@ -85,22 +89,29 @@ void responder_receive_read(struct transport *t, struct qp *qp, const struct wir
 	};
 	COUNT(t, rx_read, 1);
 	COUNT(t, rx_read_bytes, length);
-	resource_accepted(t, qp);
+	make_room(t, qp);
 	word_commit(&qp->responder,
 		    responder_word(responder_psn(word) + packets, responder_msn(word) + 1,
 				   (uint8_t)(responder_resources(word) + 1), MESSAGE_NONE));
+	resource_accepted(t, qp);
 }
 
 /* Tries of an atomic against a client that changes the same word without pause. */
 #define ATOMIC_TRIES 64u
 
-/* False: given up, the peer will ask again. */
-static bool execute_atomic(struct transport *t, struct qp *qp, const struct wire_view *view,
-			   const struct access *access, struct responder_resource *resource)
+enum atomic_end {
+	ATOMIC_DONE,
+	ATOMIC_GIVEN_UP, /* the peer will ask again */
+	ATOMIC_POISONED, /* what was read is not what was there */
+};
+
+static enum atomic_end execute_atomic(struct transport *t, struct qp *qp,
+				      const struct wire_view *view, const struct access *access,
+				      struct responder_resource *resource)
 {
 	const uint64_t word = qp->responder;
 	struct intent *intent = intent_begin(t, qp);
-	const uint64_t *target = (const uint64_t *)(const void *)access->pointer;
+	uint64_t *target = (uint64_t *)(void *)access->pointer;
 	const uint64_t operand = be64_get(view_atomic_eth(view)->swap_add);
 	const uint64_t compare = be64_get(view_atomic_eth(view)->compare);
 
@@ -111,16 +122,35 @@ static bool execute_atomic(struct transport *t, struct qp *qp, const struct wire
 	for (unsigned int tries = 0; tries < ATOMIC_TRIES; tries++) {
 		uint64_t old = __atomic_load_n(target, __ATOMIC_ACQUIRE);
 
+		if (access_poisoned(access))
+			return ATOMIC_POISONED;
 		intent->old = old;
 		if (view->opcode == OP_RC_FETCH_ADD)
 			intent->swap = old + operand;
 		else
 			intent->swap = old == compare ? operand : old;
 		resource->original = old;
-		if (intent_commit_atomic(t, INTENT_RESPONDER))
-			return true;
+		if (intent_commit_atomic(t, INTENT_RESPONDER, target))
+			return ATOMIC_DONE;
 	}
-	return false;
+	return ATOMIC_GIVEN_UP;
+}
+
+/* Into the record of the oldest: unless it is done, nothing must be found there to be answered. */
+static void run_atomic(struct transport *t, struct qp *qp, const struct wire_view *view,
+		       const struct access *access, struct responder_resource *resource)
+{
+	switch (execute_atomic(t, qp, view, access, resource)) {
+	case ATOMIC_DONE:
+		COUNT(t, rx_atomic, 1);
+		resource_accepted(t, qp);
+		if (access_poisoned(access))
+			responder_refuse_access(t, qp, ACCESS_POISONED);
+		return;
+	case ATOMIC_POISONED: responder_refuse_access(t, qp, ACCESS_POISONED); break;
+	case ATOMIC_GIVEN_UP: break;
+	}
+	resource->kind = RESOURCE_NONE;
 }
 
 void responder_receive_atomic(struct transport *t, struct qp *qp, const struct wire_view *view)
@@ -167,14 +197,6 @@ void responder_receive_atomic(struct transport *t, struct qp *qp, const struct w
 		.next = view->psn,
 		.end = psn_add(view->psn, 1),
 	};
-	resource_accepted(t, qp);
-	if (!execute_atomic(t, qp, view, &access, resource)) {
-		/* Where the oldest was kept: the repetition must not find it still to be answered.
-		 */
-		resource->kind = RESOURCE_NONE;
-		return;
-	}
-	COUNT(t, rx_atomic, 1);
-	if (access_poisoned(&access))
-		responder_refuse_access(t, qp, ACCESS_POISONED);
+	make_room(t, qp);
+	run_atomic(t, qp, view, &access, resource);
 }

@@ -88,7 +88,7 @@ static inline uint64_t requester_word(uint32_t una, uint32_t done)
 /* A receive-queue entry as it was taken. */
 struct receive_work {
 	uint64_t request_context;
-	uint64_t capacity; /* bytes, sum of the SGEs */
+	uint64_t capacity; /* bytes: sum of the SGEs, or the longest message */
 	uint32_t nsge;
 	uint32_t reserved;
 	struct shm_sge sge[SHM_MAX_SGE];

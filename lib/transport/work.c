@@ -275,6 +275,9 @@ enum work_result work_copy_receive(const uint8_t *slot, uint32_t max_sge, struct
 	work->nsge = rqe.nsge;
 	for (uint32_t i = 0; i < work->nsge; i++)
 		work->capacity += work->sge[i].length;
+	/* No message is longer, and its bytes are told in 32 bits. */
+	if (work->capacity > MESSAGE_MAX)
+		work->capacity = MESSAGE_MAX;
 	return WORK_TAKEN;
 }
 

@@ -9,15 +9,22 @@
 #define K raw.end.remote_token
 
 struct transport;
-bool __real_intent_commit_atomic(struct transport *t, uint64_t parts);
-bool __wrap_intent_commit_atomic(struct transport *t, uint64_t parts);
+bool __real_intent_commit_atomic(struct transport *t, uint64_t parts, uint64_t *target);
+bool __wrap_intent_commit_atomic(struct transport *t, uint64_t parts, uint64_t *target);
 
 static struct raw raw;
 static bool contended;
+/* What somebody else does just before the memory is changed; once. */
+static void (*meanwhile)(void);
 
-bool __wrap_intent_commit_atomic(struct transport *t, uint64_t parts)
+bool __wrap_intent_commit_atomic(struct transport *t, uint64_t parts, uint64_t *target)
 {
-	return !contended && __real_intent_commit_atomic(t, parts);
+	void (*act)(void) = meanwhile;
+
+	meanwhile = NULL;
+	if (act)
+		act();
+	return !contended && __real_intent_commit_atomic(t, parts, target);
 }
 
 static void fetch_add(uint32_t psn)
@@ -60,5 +67,86 @@ Test(contended, an_atomic_that_was_given_up_is_executed_when_it_comes_again)
 	fetch_add(P + 10);
 	expect_original(P + 10, 5 + 70);
 	cr_assert_eq(*target, 5 + 140);
+	raw_destroy(&raw);
+}
+
+/* ACK-1: what came before it in the same burst is acknowledged, though the atomic is not answered.
+ */
+Test(contended, an_atomic_that_was_given_up_holds_no_ack_back)
+{
+	raw_create(&raw, rig_connection());
+	raw_send_only(&raw, &(struct raw_packet){
+				    .opcode = OP_RC_WRITE_ONLY, .psn = P, .ack_request = true });
+	contended = true;
+	fetch_add(P + 1);
+	raw_expect_ack(&raw, P, 1);
+	raw_expect_none(&raw);
+	raw_destroy(&raw);
+}
+
+static uint32_t window_token;
+
+static void revoke(void)
+{
+	const struct accessor who = {
+		.pd = raw.end.pd, .session = RIG_SESSION, .qpn = raw.qp->number, .worker = 1
+	};
+	uint64_t grace;
+	uint32_t slot;
+
+	cr_assert_eq(token_invalidate(raw.end.memory, &who, window_token, false, &slot, &grace),
+		     ACCESS_OK);
+	cr_assert_not(memory_grace_done(raw.end.memory, grace));
+}
+
+/* RESP-ATOM-1: another worker revokes the token. What is answered as done is done. */
+Test(contended, the_token_dies_while_its_atomic_is_carried_out)
+{
+	uint64_t *target;
+
+	raw_open(&raw, 2, rig_connection(), P);
+	target = (uint64_t *)(void *)raw.end.bytes;
+	*target = 5;
+	window_token = end_token(&raw.end);
+	cr_assert_eq(window_bind(raw.end.memory,
+				 &(struct accessor){ .pd = raw.end.pd, .session = RIG_SESSION },
+				 &(struct bind_request){ .window = raw.end.window[0],
+							 .region = raw.end.region,
+							 .token = window_token,
+							 .address = V,
+							 .length = 64,
+							 .rights = RIGHT_REMOTE_ATOMIC }),
+		     ACCESS_OK);
+	meanwhile = revoke;
+	raw_send_only(&raw, &(struct raw_packet){ .opcode = OP_RC_FETCH_ADD,
+						  .psn = P,
+						  .address = V,
+						  .token = window_token,
+						  .swap = 7 });
+	transport_poll(raw.end.worker[0], raw.now);
+	expect_original(P, 5);
+	cr_assert_eq(*target, 12);
+	raw_destroy(&raw);
+}
+
+static void poison(void)
+{
+	struct segment *segment = arena_record(&raw.end.arena, ARENA_SEGMENTS, raw.end.segment);
+
+	segment->poisoned = 1;
+}
+
+/* MW-10, B98: the client takes its pages away: what was read there is no answer. */
+Test(contended, pages_go_while_an_atomic_is_tried)
+{
+	raw_create(&raw, rig_connection());
+	contended = true;
+	meanwhile = poison;
+	fetch_add(P);
+	raw_expect_nak(&raw, P, 0x62);
+	raw_expect_none(&raw);
+	cr_assert_eq(end_find_event(&raw.end, TRANSPORT_QP_ERROR)->async,
+		     SHM_ASYNC_QP_ACCESS_ERROR);
+	cr_assert_eq(end_count_events(&raw.end, TRANSPORT_BAD_TOKEN), 0, "not the peer's fault");
 	raw_destroy(&raw);
 }
