@@ -379,12 +379,10 @@ static uint8_t data_opcode(const struct flight *flight, bool first, bool last)
 }
 
 /* The last packet of a message, one in so many, and the one that fills the window. */
-static bool wants_ack(struct qp *qp, bool last, uint32_t psn)
+static bool wants_ack(const struct qp *qp, bool last, uint32_t psn)
 {
-	if (!last && ++qp->unrequested < REQUESTER_ACK_EVERY && requester_window_left(qp, psn) > 1)
-		return false;
-	qp->unrequested = 0;
-	return true;
+	return last || qp->unrequested + 1u >= REQUESTER_ACK_EVERY ||
+	       requester_window_left(qp, psn) <= 1;
 }
 
 void requester_refuse(struct transport *t, struct flight *flight, int32_t status, uint32_t verdict)
@@ -425,8 +423,11 @@ bool requester_build(struct transport *t, struct qp *qp, struct flight *flight, 
 	};
 
 	head.ack_request = qp->type == SHM_QP_RC && wants_ack(qp, last, psn);
-	return frame_open_data(t, qp, frame, &head, length) &&
-	       requester_gather(t, qp, flight, offset, frame);
+	if (!frame_open_data(t, qp, frame, &head, length) ||
+	    !requester_gather(t, qp, flight, offset, frame))
+		return false;
+	qp->unrequested = head.ack_request ? 0 : (uint8_t)(qp->unrequested + 1);
+	return true;
 }
 
 static bool send_data(struct transport *t, struct qp *qp, struct flight *flight)

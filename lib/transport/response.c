@@ -59,6 +59,13 @@ static bool acknowledge(struct transport *t, struct qp *qp, uint32_t p)
 	return through;
 }
 
+/* For what this answer says, or says once too often. */
+static void fail(struct transport *t, struct qp *qp, int32_t status, uint32_t verdict)
+{
+	count_verdict(t, verdict);
+	requester_fail(t, qp, status, verdict);
+}
+
 /*
  * Something newer was answered than what we wait for: go back, once. That counts as a
  * retry, so a peer that never answers a READ comes to an end.
@@ -68,7 +75,7 @@ static void implied_nak(struct transport *t, struct qp *qp)
 	if (qp->flags & (QP_GAP_HANDLED | QP_RNR_WAIT))
 		return;
 	if (qp->retry_left == 0) {
-		requester_fail(t, qp, NT_IO_TIMEOUT, VERDICT(RETRY_EXCEEDED));
+		fail(t, qp, NT_IO_TIMEOUT, VERDICT(RETRY_EXCEEDED));
 		return;
 	}
 	qp->retry_left--;
@@ -104,7 +111,7 @@ static void receive_rnr(struct transport *t, struct qp *qp, uint8_t code)
 		return;
 	if (qp->rnr_retry != 7) {
 		if (qp->rnr_left == 0) {
-			requester_fail(t, qp, NT_IO_TIMEOUT, VERDICT(RNR_RETRY_EXCEEDED));
+			fail(t, qp, NT_IO_TIMEOUT, VERDICT(RNR_RETRY_EXCEEDED));
 			return;
 		}
 		qp->rnr_left--;
@@ -132,8 +139,7 @@ static void receive_fatal_nak(struct transport *t, struct qp *qp, uint8_t syndro
 		status = NT_ACCESS_VIOLATION;
 		verdict = VERDICT(NAK_REMOTE_ACCESS);
 	}
-	count_verdict(t, verdict);
-	requester_fail(t, qp, status, verdict);
+	fail(t, qp, status, verdict);
 }
 
 /* A NAK says that all before it has arrived. */
@@ -199,14 +205,13 @@ static void place_response(struct transport *t, struct qp *qp, struct flight *fl
 	enum access_reason reason;
 
 	if (!response_fits(qp, view, rest)) {
-		count_verdict(t, VERDICT(RESPONSE_LENGTH));
-		requester_fail(t, qp, NT_DATA_ERROR, VERDICT(RESPONSE_LENGTH));
+		fail(t, qp, NT_DATA_ERROR, VERDICT(RESPONSE_LENGTH));
 		return;
 	}
 	reason = work_scatter(t, &who, flight->sge, flight->nsge, offset, view->payload,
 			      view->payload_length);
 	if (reason != ACCESS_OK) {
-		requester_fail(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
+		fail(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
 		return;
 	}
 	requester_read_came(t, qp);
@@ -229,7 +234,7 @@ static void place_atomic(struct transport *t, struct qp *qp, struct flight *flig
 		work_scatter(t, &who, flight->sge, flight->nsge, 0, (const uint8_t *)&original, 8);
 
 	if (reason != ACCESS_OK) {
-		requester_fail(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
+		fail(t, qp, NT_ACCESS_VIOLATION, VERDICT_ACCESS + reason);
 		return;
 	}
 	flight_complete(t, qp, NT_SUCCESS_STATUS, 0);

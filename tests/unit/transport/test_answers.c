@@ -231,6 +231,8 @@ Test(answers, sequence_naks_count_as_retries)
 	cr_assert_eq(frames_out(), 1);
 	answer(S, 0x60);
 	expect_cqe(raw.qp, 1, NT_IO_TIMEOUT);
+	cr_assert_eq(end_verdicts(&raw.end, VERDICT(RETRY_EXCEEDED)), 1,
+		     "counted, whatever led to it");
 }
 
 /* What a syndrome that is no ACK leads to: a wait, going back, or the end. */
@@ -304,6 +306,7 @@ Test(answers, rnr_retry_0_fails_at_the_first)
 	cr_assert_eq(expect_cqe(raw.qp, 1, NT_IO_TIMEOUT).provider_error,
 		     VERDICT(RNR_RETRY_EXCEEDED));
 	cr_assert_eq(frames_out(), 0);
+	cr_assert_eq(end_verdicts(&raw.end, VERDICT(RNR_RETRY_EXCEEDED)), 1);
 }
 
 /* REQ-RNR-2: six of them, then progress, then six again. */

@@ -106,6 +106,28 @@ Test(requester, some_packet_of_a_long_message_asks)
 	cr_assert_geq(count, 6);
 }
 
+/* REQ-SEND-2: one for which there was no buffer has not asked. */
+Test(requester, some_packet_asks_though_buffers_are_few)
+{
+	struct wire_view view;
+	uint32_t gap = 0;
+
+	for (uint32_t i = 0; i < 100; i++) {
+		raw.end.room = i ? 1 : 0;
+		if (i == 0)
+			post(SHM_WR_WRITE, 1, 200 * 1024);
+		settle();
+		raw.end.room = 0;
+		settle();
+		while (raw_receive(&raw, &view)) {
+			gap = view.ack_request ? 0 : gap + 1;
+			cr_assert_lt(gap, 32);
+			cr_assert(!view.ack_request || (view.psn - S) % 32 == 31, "PSN %#x",
+				  view.psn);
+		}
+	}
+}
+
 /* --- timers and NAKs ------------------------------------------------------------------ */
 
 Test(requester, timeout_comes_between_one_and_four_times_the_code)
