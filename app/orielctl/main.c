@@ -225,6 +225,15 @@ static void show_congestion(const json_t *congestion)
 	       rate(number(congestion, "line_rate"), "?"));
 	printf("no queue pair below %sb/s, CNPs in DSCP %llu\n",
 	       rate(number(congestion, "minimum_rate"), "?"), number(congestion, "cnp_dscp"));
+	printf("gain 1/%llu, recovery stages %llu, increase by %sb/s, ", number(congestion, "gain"),
+	       number(congestion, "recovery_stages"),
+	       rate(number(congestion, "additive_rate"), "?"));
+	printf("later by %sb/s, each %llu us and %llu bytes\n",
+	       rate(number(congestion, "hyper_rate"), "?"), number(congestion, "increase_period"),
+	       number(congestion, "increase_bytes"));
+	printf("at most one cut in %llu us, one CNP in %llu us; alpha decays each %llu us\n",
+	       number(congestion, "reduce_period"), number(congestion, "cnp_interval"),
+	       number(congestion, "alpha_period"));
 }
 
 static void show_qps(const json_t *qps)

@@ -269,6 +269,31 @@ static int on_qps(const char *command, const char *parameters, struct rte_tel_da
 	return 0;
 }
 
+/* By the names of the configuration: periods in us, but rates in bytes per second. */
+static void add_congestion(struct rte_tel_data *data,
+			   const struct congestion_parameters *congestion)
+{
+	const struct {
+		const char *name;
+		uint64_t value;
+	} shown[] = {
+		{ "minimum_rate", congestion->minimum_rate },
+		{ "gain", 1ull << congestion->gain_shift },
+		{ "recovery_stages", congestion->recovery_stages },
+		{ "additive_rate", congestion->additive_rate },
+		{ "hyper_rate", congestion->hyper_rate },
+		{ "alpha_period", congestion->alpha_period / 1000 },
+		{ "increase_period", congestion->increase_period / 1000 },
+		{ "increase_bytes", congestion->increase_bytes },
+		{ "reduce_period", congestion->reduce_period / 1000 },
+		{ "cnp_interval", congestion->cnp_interval / 1000 },
+		{ "cnp_dscp", congestion->cnp_dscp },
+	};
+
+	for (size_t i = 0; i < sizeof(shown) / sizeof(shown[0]); i++)
+		rte_tel_data_add_dict_u64(data, shown[i].name, shown[i].value);
+}
+
 /* parameters: "on", "off", or none. */
 static int on_congestion(const char *command, const char *parameters, struct rte_tel_data *data)
 {
@@ -287,8 +312,7 @@ static int on_congestion(const char *command, const char *parameters, struct rte
 	rte_tel_data_start_dict(data);
 	rte_tel_data_add_dict_string(data, "control", congestion.enabled ? "on" : "off");
 	rte_tel_data_add_dict_u64(data, "line_rate", transport_line_rate(telemetry.shared));
-	rte_tel_data_add_dict_u64(data, "minimum_rate", congestion.minimum_rate);
-	rte_tel_data_add_dict_u64(data, "cnp_dscp", congestion.cnp_dscp);
+	add_congestion(data, &congestion);
 	return 0;
 }
 

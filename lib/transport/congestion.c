@@ -156,6 +156,11 @@ bool congestion_answer_mark(struct congestion *congestion,
 	if (!parameters->enabled ||
 	    (congestion->last_cnp && now - congestion->last_cnp < parameters->cnp_interval))
 		return false;
-	congestion->last_cnp = now ? now : 1;
+	congestion_cnp_sent(congestion, now);
 	return true;
+}
+
+void congestion_cnp_sent(struct congestion *congestion, uint64_t now)
+{
+	congestion->last_cnp = now ? now : 1;
 }

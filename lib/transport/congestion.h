@@ -46,7 +46,7 @@ struct congestion {
 	uint64_t increase_due;
 	uint64_t bytes_left; /* until the byte counter's next event */
 	uint64_t last_cut;
-	uint64_t last_cnp; /* that we sent */
+	uint64_t last_cnp; /* that we sent, or that became due */
 	uint32_t alpha;    /* in 1 / CONGESTION_ALPHA_ONE */
 	uint8_t cnp_seen;  /* in this alpha period */
 	uint8_t timer_stage, byte_stage;
@@ -69,5 +69,7 @@ void congestion_sent(struct congestion *congestion, const struct congestion_para
 /* A marked packet has come: whether a CNP is due for it. */
 bool congestion_answer_mark(struct congestion *congestion,
 			    const struct congestion_parameters *parameters, uint64_t now);
+/* It has left, maybe later: the interval to the next one begins now. */
+void congestion_cnp_sent(struct congestion *congestion, uint64_t now);
 
 #endif

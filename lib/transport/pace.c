@@ -113,6 +113,7 @@ unsigned int pace_send_cnp(struct transport *t, struct qp *qp)
 	packet->length = frame_finish(packet->data, template, reserved, sizeof(reserved));
 	frame_send(t, packet);
 	COUNT(t, tx_cnp, 1);
+	congestion_cnp_sent(qp_congestion(t, qp), t->now);
 	local->cnp_due = false;
 	return 1;
 }

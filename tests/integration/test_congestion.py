@@ -118,6 +118,9 @@ def switched(memory):
     c = connect()
     expect_equal(Stage.daemon.ask("congestion")["congestion"],
                  {"control": "on", "line_rate": 10**10 // 8, "minimum_rate": 10**8 // 8,
+                  "gain": 256, "recovery_stages": 5, "additive_rate": 4 * 10**7 // 8,
+                  "hyper_rate": 4 * 10**8 // 8, "alpha_period": 55, "increase_period": 10**7,
+                  "increase_bytes": 10**7, "reduce_period": 10**7, "cnp_interval": 10**7,
                   "cnp_dscp": 48}, "congestion")
     c.peer.send(bth(CNP, c.remote_qpn, 0, mig=False, resv8a=0x40) + bytes(16), sport=0)
     until(lambda: rate(c) > 0, "the rate falls")

@@ -176,6 +176,26 @@ Test(pace, without_a_buffer_the_cnp_waits)
 	raw_expect_none(&raw);
 }
 
+/* One in an interval is meant on the wire, whenever the mark came. */
+Test(pace, the_interval_begins_when_the_cnp_leaves)
+{
+	uint32_t psn = RAW_PSN;
+
+	mark(IP_ECN_CE);
+	raw.end.room = 0;
+	send_write(psn++);
+	raw.now += parameters.cnp_interval - US;
+	raw.end.room = 1000;
+	for (uint64_t t = 0; t < parameters.cnp_interval; t += US, raw.now += US) {
+		end_poll(&raw.end, raw.now);
+		send_write(psn++);
+		cr_assert_eq(stats()->tx_cnp, 1, "%u ns after the first", (unsigned int)t);
+	}
+	send_write(psn);
+	cr_assert_eq(stats()->tx_cnp, 2);
+	end_drain(&raw.end);
+}
+
 Test(pace, a_cnp_is_never_answered)
 {
 	mark(IP_ECN_CE);
