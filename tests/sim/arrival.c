@@ -38,7 +38,8 @@ void witness_mark(struct end *end)
 	if (world->config.transmit_room == 0)
 		witness_told(end);
 	end->marks++;
-	if (end->cnps_due && now - end->marked_at < CNP_INTERVAL)
+	/* One that has not left yet answers this mark, too. */
+	if (end->cnps_due > end->cnps || (end->cnps && now - end->cnp_at < CNP_INTERVAL))
 		return;
 	end->cnps_due++;
 	end->marked_at = now;

@@ -256,7 +256,8 @@ struct end {
 	uint32_t marks;     /* frames that came to it marked as congested */
 	uint64_t marked_at; /* when it had to tell its peer last, and how often it had to */
 	uint32_t cnps_due;
-	uint64_t first_cnp; /* when it told its peer first */
+	uint64_t cnp_at; /* when it told its peer last, how often restarted by then */
+	uint32_t cnp_restarts;
 	uint32_t cnps;
 	uint64_t slowed_at;  /* when its peer told it first; 0: not yet */
 	uint64_t slow_bytes; /* of data that it has sent since, in so many frames */

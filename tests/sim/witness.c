@@ -583,11 +583,13 @@ static void check_cnp(struct end *sender, const uint8_t *frame, const struct fra
 	need(sender, facts, "the payload's length", facts->payload, 16);
 	if (sender->marks == 0)
 		complain(sender, facts, "marks that came", 0, 1);
-	/* One that was due may have waited for a buffer. */
-	if (sender->cnps++ == 0)
-		sender->first_cnp = now;
-	if (sender->cnps > (now - sender->first_cnp) / CNP_INTERVAL + 2 + sender->restarts)
-		complain(sender, facts, "the number of CNPs", sender->cnps, now);
+	/* A process that died does not know of its last. */
+	if (sender->cnps && sender->cnp_restarts == sender->restarts &&
+	    now - sender->cnp_at < CNP_INTERVAL)
+		complain(sender, facts, "the time since a CNP", now - sender->cnp_at, CNP_INTERVAL);
+	sender->cnps++;
+	sender->cnp_at = now;
+	sender->cnp_restarts = sender->restarts;
 }
 
 void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
