@@ -43,7 +43,10 @@ static void draw_timers(struct pair *pair, struct qp_connection *c)
 		c->rnr_retry = (uint8_t)rng_below(rng, 7);
 	else if (pair->tight)
 		c->rnr_retry = (uint8_t)rng_between(rng, 3, 6);
+	/* Of the longer ones one is enough to see that the code has five bits. */
 	c->min_rnr_timer = (uint8_t)rng_between(rng, pair->tight ? 6 : 1, 14);
+	if (c->min_rnr_timer == 14)
+		c->min_rnr_timer = 17;
 }
 
 static void draw_connection(struct end *end, const struct qp_connection *timers)

@@ -516,8 +516,12 @@ static void check_nak(struct end *sender, const struct frame_facts *facts)
 
 	if (number == 0 && facts->psn != requester->next_psn)
 		complain(sender, facts, "the expected PSN", facts->psn, requester->next_psn);
-	if (facts->syndrome <= 0x60)
+	/* One that waited to leave while what it asks for came does not leave any more. */
+	if (facts->syndrome <= 0x60) {
+		need(sender, facts, "the expected PSN", facts->psn,
+		     peek_expected(&sender->host->arena, sender->index));
 		sender->told_psn = facts->psn;
+	}
 	if (facts->syndrome >> 5 == 1) {
 		check_rnr(sender, facts, number);
 		check_msn(sender, facts, before, before);

@@ -317,6 +317,19 @@ Test(corners, rnr_and_then_once_whatever_comes_again)
 	}
 }
 
+/* ACK-10: whatever the code, it is in the NAK as it was agreed. */
+Test(corners, every_rnr_timer)
+{
+	struct qp_connection connection = rig_connection();
+
+	for (uint8_t code = 0; code < 32; code++) {
+		connection.min_rnr_timer = code;
+		reopen_at(connection, P);
+		packet(OP_RC_SEND_ONLY, P, 0, 8);
+		raw_expect_nak(&raw, P, 0x20 | code);
+	}
+}
+
 /* RESP-RES-3: another request at the PSN that found no receive. */
 Test(corners, something_else_in_place_of_what_found_no_receive)
 {

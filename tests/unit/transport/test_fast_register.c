@@ -100,6 +100,70 @@ Test(fast_register, again_and_again)
 	}
 }
 
+static void peer_invalidates(uint32_t psn, uint32_t token)
+{
+	const struct shm_sge sge = sge_at(&raw.end, 65536, 64);
+
+	post_receive(&raw.end, raw.qp, 9, &sge, 1);
+	RAW_SEND(&raw, .opcode = OP_RC_SEND_ONLY_INV, .psn = psn, .token = token,
+		 .payload_length = 5, .ack_request = true);
+}
+
+/* RESP-DO-3: also the peer may close it, and its client open it again. */
+Test(fast_register, a_peer_closes_it_as_often_as_it_is_opened)
+{
+	for (uint32_t i = 0; i < 10; i++) {
+		struct shm_cqe cqe;
+
+		post(registration(i % 8 * PAGE, PAGE));
+		expect_cqe(raw.qp, 1, NT_SUCCESS_STATUS);
+		write_packet(P + 2 * i, BASE, "peer");
+		raw_expect_ack(&raw, P + 2 * i, 2 * i + 1);
+		cr_expect_arr_eq(raw.end.bytes + i % 8 * PAGE, "peer", 4);
+		peer_invalidates(P + 2 * i + 1, remote_token);
+		cqe = expect_cqe(raw.qp, 9, NT_SUCCESS_STATUS);
+		cr_expect_eq(cqe.type, 0x8001);
+		cr_expect_eq(cqe.output, remote_token);
+		cr_expect_eq(cqe.bytes, 5);
+		raw_expect_ack(&raw, P + 2 * i + 1, 2 * i + 2);
+	}
+	write_packet(P + 20, BASE, "too late");
+	raw_expect_nak(&raw, P + 20, NAK_REMOTE_ACCESS);
+}
+
+static void expect_class_j(enum access_reason reason)
+{
+	raw_expect_none(&raw);
+	cr_expect_eq(expect_cqe(raw.qp, 9, NT_INVALID_DEVICE_REQUEST).provider_error,
+		     VERDICT_ACCESS + reason);
+	cr_expect_eq(end_find_event(&raw.end, TRANSPORT_QP_ERROR)->value,
+		     VERDICT(REMOTE_INVALIDATE));
+}
+
+/* RESP-CLASS-5 */
+Test(fast_register, a_peer_cannot_close_what_is_not_open)
+{
+	peer_invalidates(P, remote_token);
+	expect_class_j(ACCESS_DEAD);
+}
+
+/* RESP-CLASS-5: the local token is none of the peer's. */
+Test(fast_register, a_peer_cannot_close_it_by_its_local_token)
+{
+	const struct accessor who = { .pd = raw.end.pd,
+				      .qpn = raw.qp->number,
+				      .session = RIG_SESSION };
+	struct access access;
+
+	post(registration(0, PAGE));
+	expect_cqe(raw.qp, 1, NT_SUCCESS_STATUS);
+	peer_invalidates(P, local_token);
+	expect_class_j(INVALIDATE_KIND);
+	cr_expect_eq(memory_access(raw.end.memory, &who, remote_token, BASE, PAGE,
+				   RIGHT_REMOTE_WRITE, &access),
+		     ACCESS_OK);
+}
+
 /* What the client says is checked: segment, range, pages, rights, state. */
 static void expect_refused(struct shm_sqe sqe, enum access_reason reason)
 {
