@@ -321,6 +321,24 @@ Test(classify, a_tagged_port_takes_its_own_vlan_at_any_priority)
 	pair_stop();
 }
 
+/* B80: the same where the driver takes the tag off; one that is left is a second. */
+Test(classify, a_tag_that_the_driver_took_off_counts)
+{
+	uint32_t length;
+
+	pair_start(1, 100);
+	pair_strip_tags();
+	far_send(0, frame, frame_roce(frame, FAKE_QPN + 1, 1, 0xf000 | 100));
+	wait_for(frames_at(0) == 1);
+	fake.worker[0].frames = 0;
+	refused(frame_roce(frame, FAKE_QPN + 1, 1, NO_TAG), VERDICT(WRONG_VLAN));
+	refused(frame_roce(frame, FAKE_QPN + 1, 1, 101), VERDICT(WRONG_VLAN));
+	length = frame_roce(frame, FAKE_QPN + 1, 1, 100);
+	memmove(frame + 16, frame + 12, length - 12);
+	refused(length + 4, VERDICT_WIRE + WIRE_DOUBLE_TAG);
+	pair_stop();
+}
+
 Test(classify, any_source_port_reaches_the_queue_pair)
 {
 	static const uint16_t port[] = { 0, 1, 4791, 0xc000, 0xffff };

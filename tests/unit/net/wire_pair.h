@@ -38,6 +38,8 @@ void pair_stop(void);
 
 /* Sends a frame from the far end on one of its queues. */
 void far_send(uint16_t queue, const uint8_t *frame, uint32_t length);
+/* From here on our end's driver takes tags off, as devices do. */
+void pair_strip_tags(void);
 /* The next frame that came to the far end, on any queue; 0: none within some seconds. */
 uint32_t far_receive(uint8_t frame[2048]);
 /* As far_receive(), but passes over announcements and other ARP and ND requests. */

@@ -400,6 +400,8 @@ Test(wire_parse, other_protocols_are_told_from_malformed_ones)
 	make(&frame, true, OP_RC_SEND_ONLY, 16, 0);
 	put_be16(frame.bytes + frame_bth(&frame) - 6, 4790);
 	PARSES(&frame, WIRE_NOT_ROCE_PORT, "port 4790");
+	put_be16(frame.bytes + frame_bth(&frame) - 8, 4791);
+	PARSES(&frame, WIRE_NOT_ROCE_PORT, "from port 4791 to another");
 	cr_expect(WIRE_NOT_IP <= WIRE_NOT_ROCE_LAST && WIRE_NOT_UDP <= WIRE_NOT_ROCE_LAST &&
 		  WIRE_FRAME_TRUNCATED > WIRE_NOT_ROCE_LAST && WIRE_OK < WIRE_NOT_IP);
 }
