@@ -13,7 +13,7 @@ int32_t request_create_ah(struct control *control, uint32_t session,
 	struct object *pd = object_find(control, session, want->pd, OBJECT_TYPE_PD);
 	struct ah_config config = { .session = session };
 	struct object *object;
-	int error;
+	int port, error;
 
 	if (!pd)
 		return NT_INVALID_HANDLE;
@@ -26,9 +26,11 @@ int32_t request_create_ah(struct control *control, uint32_t session,
 			    control->now);
 	if (error == -EAGAIN)
 		return request_wait(control, session, request);
-	if (error)
-		return resolve_status(error);
+	port = net_find_address(control->net, want->local.gid);
+	if (error || port < 0)
+		return resolve_status(error ? error : -EADDRNOTAVAIL);
 	config.pd = pd->index;
+	config.path_mtu = net_port_path_mtu(control->net, (unsigned int)port);
 	config.path.traffic_class =
 		net_traffic_class(control->net, want->local.gid, want->traffic_class);
 	config.path.hop_limit = want->hop_limit ? want->hop_limit : DEFAULT_HOP_LIMIT;
@@ -42,7 +44,8 @@ int32_t request_create_ah(struct control *control, uint32_t session,
 		return NT_INSUFFICIENT_RESOURCES;
 	}
 	object_need(control, object, 0, pd);
-	reply->created.handle = object_handle(control, object);
+	reply->created = (struct shm_created){ .handle = object_handle(control, object),
+					       .number = config.path_mtu };
 	return NT_SUCCESS_STATUS;
 }
 

@@ -9,6 +9,7 @@
 struct address {
 	ORIEL_ADDRESS oriel;
 	struct object object;
+	uint32_t path_mtu; /* of the port behind it, bytes */
 };
 
 _Static_assert(offsetof(struct address, object) == sizeof(ORIEL_ADDRESS), "address");
@@ -21,6 +22,13 @@ static const ORIEL_ADDRESS_DISPATCH address_dispatch = {
 static bool is_group(const struct shm_address *address)
 {
 	return address->family == 4 ? (address->gid[12] & 0xf0) == 0xe0 : address->gid[0] == 0xff;
+}
+
+static NTSTATUS address_created(struct object *object, struct request *request,
+				const struct shm_created *created)
+{
+	container_of(object, struct address, object)->path_mtu = created->number;
+	return STATUS_SUCCESS;
 }
 
 NTSTATUS OrielCreateAddress(NDK_PD *pNdkPd, const ORIEL_ADDRESS_PARAMETERS *Parameters,
@@ -51,10 +59,21 @@ NTSTATUS OrielCreateAddress(NDK_PD *pNdkPd, const ORIEL_ADDRESS_PARAMETERS *Para
 	if (!object)
 		return STATUS_INSUFFICIENT_RESOURCES;
 	object->needs[0] = domain;
-	return object_create(object, &message, NULL, CreateCompletion, RequestContext);
+	return object_create(object, &message, address_created, CreateCompletion, RequestContext);
 }
 
-static NTSTATUS check_destination(const struct qp *qp, const ORIEL_DATAGRAM *to)
+/* It may leave by another port than the one whose path MTU the queue pair has. */
+static bool fits(const struct object *address, const NDK_SGE *sgl, ULONG nsge)
+{
+	uint64_t total = 0;
+
+	for (ULONG i = 0; sgl && i < nsge; i++)
+		total += sgl[i].Length;
+	return total <= container_of(address, struct address, object)->path_mtu;
+}
+
+static NTSTATUS check_destination(const struct qp *qp, const ORIEL_DATAGRAM *to, const NDK_SGE *sgl,
+				  ULONG nsge)
 {
 	const struct object *address;
 
@@ -65,19 +84,20 @@ static NTSTATUS check_destination(const struct qp *qp, const ORIEL_DATAGRAM *to)
 	if (to->RemoteQpNumber < 2 || to->RemoteQpNumber > MULTICAST_QPN)
 		return STATUS_INVALID_PARAMETER;
 	address = object_of(&to->Address->Header);
-	return address->needs[0] == qp->object.needs[QP_NEEDS_PD] ? STATUS_SUCCESS
-								  : STATUS_INVALID_PARAMETER_MIX;
+	if (address->needs[0] != qp->object.needs[QP_NEEDS_PD])
+		return STATUS_INVALID_PARAMETER_MIX;
+	return fits(address, sgl, nsge) ? STATUS_SUCCESS : STATUS_INVALID_BUFFER_SIZE;
 }
 
 NTSTATUS OrielSendDatagram(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE *pSgl, ULONG nSge,
 			   ULONG Flags, const ORIEL_DATAGRAM *Datagram)
 {
 	struct qp *qp = qp_of(pNdkQp);
-	NTSTATUS status = check_destination(qp, Datagram);
+	NTSTATUS status = check_destination(qp, Datagram, pSgl, nSge);
 	struct shm_sqe sqe;
 
 	if (status != STATUS_SUCCESS)
-		return status;
+		return post_refuse(qp, status);
 	sqe = (struct shm_sqe){ .opcode = SHM_WR_SEND,
 				.flags = Flags,
 				.request_context = (uintptr_t)RequestContext,

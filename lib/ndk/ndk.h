@@ -1642,7 +1642,8 @@ typedef struct _ORIEL_DATAGRAM {
 } ORIEL_DATAGRAM;
 
 /*
- * Flags: those of NdkSend. As all posts, and: STATUS_INVALID_BUFFER_SIZE longer than the path MTU;
+ * Flags: those of NdkSend. As all posts, and: STATUS_INVALID_BUFFER_SIZE longer than the path MTU,
+ * the queue pair's or that of the port by which the address is reached;
  * STATUS_INVALID_DEVICE_REQUEST not a UD queue pair; STATUS_INVALID_PARAMETER no such queue
  * pair number, other flags; STATUS_NOT_SUPPORTED number 0xffffff, a group's;
  * STATUS_INVALID_PARAMETER_MIX the address belongs to another domain.

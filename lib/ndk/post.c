@@ -176,6 +176,14 @@ NTSTATUS post_request(struct qp *qp, uint32_t types, const struct shm_sqe *sqe, 
 	return post(qp, types, sqe, sgl, nsge, allowed);
 }
 
+NTSTATUS post_refuse(struct qp *qp, NTSTATUS status)
+{
+	spin_lock(&qp->send_lock);
+	send_end(qp, status, 0);
+	spin_unlock(&qp->send_lock);
+	return status;
+}
+
 /* --- the initiator's requests -------------------------------------------------------------- */
 
 NTSTATUS post_send(NDK_QP *qp, PVOID context, const NDK_SGE *sgl, ULONG nsge, ULONG flags)
@@ -252,9 +260,9 @@ NTSTATUS OrielWriteImmediate(NDK_QP *pNdkQp, PVOID RequestContext, const NDK_SGE
 static NTSTATUS post_atomic(struct qp *qp, struct shm_sqe *sqe, const NDK_SGE *result)
 {
 	if (!result)
-		return STATUS_INVALID_PARAMETER;
+		return post_refuse(qp, STATUS_INVALID_PARAMETER);
 	if (result->Length != sizeof(uint64_t))
-		return STATUS_INVALID_BUFFER_SIZE;
+		return post_refuse(qp, STATUS_INVALID_BUFFER_SIZE);
 	return post_request(qp, FOR_RC, sqe, result, 1, ORDER_FLAGS);
 }
 

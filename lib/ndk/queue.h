@@ -186,6 +186,8 @@ void cq_notified(struct adapter *adapter, uint32_t notify);
 /* A request that carries data, its flags among `allowed`. */
 NTSTATUS post_request(struct qp *qp, uint32_t types, const struct shm_sqe *sqe, const NDK_SGE *sgl,
 		      uint32_t nsge, uint32_t allowed);
+/* One that was refused before that: it hands over what was deferred as well. Gives the status. */
+NTSTATUS post_refuse(struct qp *qp, NTSTATUS status);
 /* NDK_OP_FLAG_* that belong to requests which consume a receive of the peer. */
 #define SEND_FLAGS                                                                 \
 	(NDK_OP_FLAG_SILENT_SUCCESS | NDK_OP_FLAG_READ_FENCE | NDK_OP_FLAG_DEFER | \

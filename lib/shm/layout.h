@@ -299,7 +299,7 @@ struct shm_request {
 /* What a create reply says of the new object. */
 struct shm_created {
 	uint32_t handle;
-	uint32_t number;       /* QP: QPN; shared endpoint: port */
+	uint32_t number;       /* QP: QPN; shared endpoint: port; address: its port's path MTU */
 	uint32_t worker;       /* QP: its home */
 	uint32_t doorbell;     /* QP: doorbell number; CQ: notify number */
 	uint64_t segment_size; /* bytes of the queue's memory; 0: it is no queue */

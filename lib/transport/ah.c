@@ -38,6 +38,7 @@ uint32_t ah_create(struct transport_shared *shared, const struct ah_config *conf
 	ah->session = config->session;
 	ah->pd = config->pd;
 	ah->flow_label = config->path.flow_label;
+	ah->path_mtu = config->path_mtu;
 	path_build_template(&config->path, 0, &ah->template);
 	__atomic_store_n(&ah->state, AH_VALID, __ATOMIC_RELEASE);
 	return index;

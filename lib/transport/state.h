@@ -361,7 +361,7 @@ struct ah {
 	uint32_t flow_label;            /* seed of the UDP source port */
 	struct frame_template template; /* with source port 0 */
 	uint32_t free_next;             /* control's: free list */
-	uint32_t reserved;
+	uint32_t path_mtu;              /* of its port, bytes */
 };
 _Static_assert(sizeof(struct ah) == 112, "address record");
 

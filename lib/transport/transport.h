@@ -252,11 +252,14 @@ struct qp_connection {
  * a group address, and for mixed families. An address that was destroyed is not used by any
  * worker any more once *grace (0: at once) has passed, see memory_grace_done(); then it may
  * be freed. A datagram looks its address up when it leaves: one that is destroyed meanwhile,
- * or of another session or domain, fails it with NT_INVALID_HANDLE.
+ * or of another session or domain, fails it with NT_INVALID_HANDLE; a port that carries less than
+ * the datagram, which need not be the one that its queue pair was connected at, with
+ * NT_INVALID_BUFFER_SIZE.
  */
 struct ah_config {
 	uint32_t session;
 	uint32_t pd;
+	uint32_t path_mtu; /* of the port by which it leaves, bytes */
 	struct qp_path path;
 };
 uint32_t ah_create(struct transport_shared *shared, const struct ah_config *config);

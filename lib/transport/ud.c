@@ -31,6 +31,10 @@ bool ud_build(struct transport *t, struct qp *qp, struct flight *flight, struct 
 		requester_refuse(t, flight, NT_INVALID_HANDLE, VERDICT(WR_ADDRESS));
 		return false;
 	}
+	if (flight->length > ah->path_mtu) {
+		requester_refuse(t, flight, NT_INVALID_BUFFER_SIZE, VERDICT(UD_TOO_LONG));
+		return false;
+	}
 	if (!frame_open_to(t, &ah->template, peer, frame, &head, (uint32_t)flight->length))
 		return false;
 	frame_set_source_port(frame, roce_source_port(ah->flow_label, qp->number, peer));

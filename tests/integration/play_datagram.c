@@ -239,6 +239,27 @@ static void refused(struct end *a, struct end *b)
 	check_heard(&talk.a, &talk.b, &entry, 3, MTU, NULL);
 }
 
+/* By another port, which carries less than the one at which the queue pair was made ready. */
+static void narrow(struct end *a, struct end *b)
+{
+	struct sockaddr_storage from, to;
+	struct talk talk;
+	ORIEL_RESULT entry;
+
+	DEMAND(parse_address("10.66.1.1", &from) && parse_address("10.66.1.2", &to), "addresses");
+	meet(&talk, a, b, NULL);
+	close_object(a, &talk.a.to->Header);
+	SUCCEEDS(create_address(a, &from, &to, &talk.a.to));
+	await(&talk.b, 4, ROOM);
+	expect_status(say(&talk.a, talk.b.number, 513, 0, QKEY, NULL), STATUS_INVALID_BUFFER_SIZE,
+		      "longer than the path MTU there");
+	SUCCEEDS(say(&talk.a, talk.b.number, 512, 0, QKEY, NULL));
+	expect_completion(&talk.a, STATUS_SUCCESS);
+	entry = heard(&talk.b);
+	DEMAND(entry.Ndk.BytesTransferred == ORIEL_GRH_SIZE + 512, "%u bytes",
+	       entry.Ndk.BytesTransferred);
+}
+
 static void expect_no_address(struct end *end, const char *local, const char *remote,
 			      NTSTATUS status)
 {
@@ -420,15 +441,8 @@ static void hang(struct end *a, struct end *b)
 }
 
 const struct scene datagram_scenes[] = {
-	{ "ud-exchange", exchange },
-	{ "ud-dropped", dropped },
-	{ "ud-refused", refused },
-	{ "ud-addresses", addresses },
-	{ "ud-nobody", nobody },
-	{ "ud-shared", shared },
-	{ "ud-closing", closing },
-	{ "ud-orders", orders },
-	{ "ud-values", values },
-	{ "ud-hang", hang },
-	{ NULL, NULL },
+	{ "ud-exchange", exchange }, { "ud-dropped", dropped },     { "ud-refused", refused },
+	{ "ud-narrow", narrow },     { "ud-addresses", addresses }, { "ud-nobody", nobody },
+	{ "ud-shared", shared },     { "ud-closing", closing },     { "ud-orders", orders },
+	{ "ud-values", values },     { "ud-hang", hang },           { NULL, NULL },
 };

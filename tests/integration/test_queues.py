@@ -13,9 +13,16 @@ class Pair:
 def setup():
     # Scenes use tokens that are dead far more often than an honest peer would.
     patient = {"more": "bad-token-budget = 0\n"}
-    Pair.a = Daemon("a", rig.memif("link", "server"), "10.66.0.1/24, fd66::1/64", **patient)
+    Pair.a = Daemon("a", rig.memif("link", "server"), "10.66.0.1/24, fd66::1/64",
+                    port=narrow("server", 1), **patient)
     Pair.b = Daemon("b", rig.memif("link", "client"), "10.66.0.2/24, fd66::2/64", number=1,
-                    **patient)
+                    port=narrow("client", 2), **patient)
+
+
+def narrow(role, host):
+    """A second port of each daemon, for path MTU 512."""
+    device = rig.memif("narrow", role).replace("net_memif0", "net_memif1")
+    return f"[port narrow]\ndevice = {device}\nip = 10.66.1.{host}/24\nmtu = 600\n"
 
 
 def start(scene, six=False):
@@ -83,6 +90,11 @@ def datagrams_dropped():
 @test("datagrams that cannot be are refused inline, and the queue pair lives on")
 def datagrams_refused():
     play("ud-refused")
+
+
+@test("a datagram by a port that carries less than the queue pair's is refused inline")
+def datagrams_narrow():
+    play("ud-narrow")
 
 
 @test("addresses: groups, other families, networks and hosts that are not there are refused")

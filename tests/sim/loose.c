@@ -129,7 +129,7 @@ static void connect_end(struct loose_end *end, bool v4)
 				   .max_reads_in = 4,
 				   .max_reads_out = 4,
 				   .remote_rights = RIGHTS_REMOTE };
-	struct ah_config ah = { .session = SIM_SESSION, .pd = end->host->pd };
+	struct ah_config ah = { .session = SIM_SESSION, .pd = end->host->pd, .path_mtu = 4096 };
 	int rc;
 
 	create_region(end);

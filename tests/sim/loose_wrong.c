@@ -8,7 +8,9 @@
 
 static uint32_t make_address(struct loose_end *end, uint32_t pd)
 {
-	const struct ah_config config = { .session = SIM_SESSION, .pd = pd, .path = end->path };
+	const struct ah_config config = {
+		.session = SIM_SESSION, .pd = pd, .path_mtu = 4096, .path = end->path
+	};
 	const uint32_t ah = ah_create(end->host->shared, &config);
 
 	if (ah == 0)

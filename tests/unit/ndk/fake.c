@@ -322,9 +322,12 @@ static void fill_reply(struct fake *fake, const struct shm_request *request,
 	case SHM_OP_CREATE_PD:
 	case SHM_OP_CREATE_MR:
 	case SHM_OP_CREATE_MW:
-	case SHM_OP_CREATE_AH:
 	case SHM_OP_CREATE_CONNECTOR:
 	case SHM_OP_CREATE_LISTENER: reply->created.handle = ++fake->last_handle; break;
+	case SHM_OP_CREATE_AH:
+		reply->created.handle = ++fake->last_handle;
+		reply->created.number = fake->address_mtu ? fake->address_mtu : 4096;
+		break;
 	case SHM_OP_CREATE_SHARED_ENDPOINT:
 		reply->created.handle = ++fake->last_handle;
 		reply->created.number =

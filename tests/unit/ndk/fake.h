@@ -58,6 +58,7 @@ struct fake {
 	struct shm_srq *srq[FAKE_OBJECTS];
 	unsigned int srqs;
 	uint32_t srq_slots;    /* not 0: what the next SRQ's segment claims to hold */
+	uint32_t address_mtu;  /* of addresses to come; 0: 4096 */
 	unsigned int segments; /* memfds that the client passed */
 };
 

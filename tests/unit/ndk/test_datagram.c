@@ -382,6 +382,42 @@ Test(datagram, length)
 	rig_close(&rig);
 }
 
+/* Nor longer than what the port carries by which it leaves. */
+Test(datagram, length_of_its_address)
+{
+	ORIEL_DATAGRAM to = { .RemoteQpNumber = 0x345 };
+	struct rig rig;
+	NDK_QP *qp = ready(&rig, &to.Address);
+	NDK_SGE sgl[2] = { rig.sge, rig.sge };
+
+	rig.fake.address_mtu = 256;
+	cr_assert_eq(create_address(&rig, &remote, 0, &to.Address), STATUS_SUCCESS);
+	sgl[0].Length = 256;
+	sgl[1].Length = 0;
+	cr_expect_eq(OrielSendDatagram(qp, NULL, sgl, 2, 0, &to), STATUS_SUCCESS);
+	sgl[1].Length = 1;
+	cr_expect_eq(OrielSendDatagram(qp, NULL, sgl, 2, 0, &to), STATUS_INVALID_BUFFER_SIZE);
+	cr_expect_eq(OrielSendDatagram(qp, NULL, NULL, 2, 0, &to), STATUS_INVALID_PARAMETER);
+	rig_close(&rig);
+}
+
+/* NDK_OP_FLAG_DEFER: what is refused hands over what was deferred before it. */
+Test(datagram, refused_hands_over_what_was_deferred)
+{
+	ORIEL_DATAGRAM to = { .RemoteQpNumber = 0x345 };
+	struct rig rig;
+	NDK_QP *qp = ready(&rig, &to.Address);
+
+	cr_assert_eq(OrielSendDatagram(qp, NULL, NULL, 0, NDK_OP_FLAG_DEFER, &to), STATUS_SUCCESS);
+	cr_assert_not(fake_rung(&rig.fake, 1, DOORBELL_2ND));
+	to.RemoteQpNumber = 0;
+	cr_expect_eq(OrielSendDatagram(qp, NULL, NULL, 0, NDK_OP_FLAG_DEFER, &to),
+		     STATUS_INVALID_PARAMETER);
+	cr_expect(fake_rung(&rig.fake, 1, DOORBELL_2ND));
+	cr_expect_eq(rig.fake.qp[1]->send.tail, 1);
+	rig_close(&rig);
+}
+
 Test(datagram, what_cannot_be)
 {
 	ORIEL_DATAGRAM good = { .RemoteQpNumber = 0x345 }, bad;

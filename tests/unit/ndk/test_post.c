@@ -300,7 +300,7 @@ Test(post, deferred_requests_go_with_the_next_that_is_not)
 /* The design guide's worked case, with every kind of failure; B107. */
 Test(post, a_failing_post_hands_over_what_was_deferred)
 {
-	for (unsigned int kind = 0; kind < 5; kind++) {
+	for (unsigned int kind = 0; kind < 7; kind++) {
 		NDK_SGE sge[3] = { 0 };
 		struct rig rig;
 		NTSTATUS status = STATUS_SUCCESS;
@@ -318,6 +318,8 @@ Test(post, a_failing_post_hands_over_what_was_deferred)
 			status = NdkInvalidate(rig.qp, NULL, &rig.mw->Header, NDK_OP_FLAG_DEFER);
 			break;
 		case 4: status = NdkRead(rig.qp, NULL, NULL, 0, 0, 0, NDK_OP_FLAG_INLINE); break;
+		case 5: status = OrielFetchAdd(rig.qp, NULL, NULL, 0, 1, 1, 0); break;
+		case 6: status = OrielCompareSwap(rig.qp, NULL, sge, 0, 1, 1, 1, 0); break;
 		}
 		cr_expect_lt(status, 0, "kind %u", kind);
 		cr_expect(rung(&rig), "kind %u", kind);

@@ -26,6 +26,7 @@ static struct ah_config peer_address(const struct end *end, uint8_t last)
 {
 	struct ah_config config = { .session = RIG_SESSION,
 				    .pd = end->pd,
+				    .path_mtu = 4096,
 				    .path = { .hop_limit = 7,
 					      .traffic_class = 0x68,
 					      .remote_mac = { 2, 0, 0, 0, 0, last } } };
@@ -186,7 +187,11 @@ Test(ud, a_wrong_qkey_is_dropped)
 	expect_dropped(VERDICT(QKEY));
 	datagram(0x80010000u, 8);
 	expect_dropped(VERDICT(QKEY));
-	cr_assert_eq(end_verdicts(&raw.end, VERDICT(QKEY)), 2);
+	for (uint32_t bit = 0; bit < 32; bit++) {
+		datagram(QKEY ^ 1u << bit, 8);
+		expect_dropped(VERDICT(QKEY));
+	}
+	cr_assert_eq(end_verdicts(&raw.end, VERDICT(QKEY)), 34);
 	datagram(QKEY, 8);
 	expect_cqe(raw.qp, 100, 0);
 }
@@ -458,6 +463,22 @@ Test(ud, as_long_as_the_mtu_is_sent)
 	settle();
 	expect_cqe(raw.qp, 1, 0);
 	expect_frame(&view, OP_UD_SEND_ONLY, 1024);
+}
+
+/* The address may lie behind another port, which carries less than the queue pair's. */
+Test(ud, longer_than_the_path_mtu_of_the_addresss_port_is_refused)
+{
+	struct ah_config config = peer_address(&raw.end, 99);
+	struct wire_view view;
+	uint32_t narrow;
+
+	config.path_mtu = 512;
+	narrow = ah_create(raw.end.shared, &config);
+	post(to(narrow, 1), 512);
+	settle();
+	expect_cqe(raw.qp, 1, 0);
+	expect_frame(&view, OP_UD_SEND_ONLY, 512);
+	expect_refused(to(narrow, 0), 513, NT_INVALID_BUFFER_SIZE, VERDICT(UD_TOO_LONG));
 }
 
 Test(ud, an_address_that_is_none_is_refused)
@@ -738,7 +759,7 @@ static struct rig_qp *open_ud(struct end *end, uint32_t srq)
 
 static uint32_t address_of(const struct end *from, const struct end *peer)
 {
-	struct ah_config config = { .session = RIG_SESSION, .pd = from->pd };
+	struct ah_config config = { .session = RIG_SESSION, .pd = from->pd, .path_mtu = 4096 };
 
 	memcpy(config.path.local_gid, from->gid, 16);
 	memcpy(config.path.remote_gid, peer->gid, 16);
@@ -784,7 +805,7 @@ Test(ud_pairs, a_reply_finds_its_way_back)
 	cr_assert_eq(cqe.source_qpn, qa->number);
 	cr_assert_arr_eq(rig.b.bytes + SINK + GRH, rig.a.bytes, 100);
 	ip = (const void *)(rig.b.bytes + SINK + 20);
-	config = (struct ah_config){ .session = RIG_SESSION, .pd = rig.b.pd };
+	config = (struct ah_config){ .session = RIG_SESSION, .pd = rig.b.pd, .path_mtu = 4096 };
 	memcpy(config.path.local_gid, rig.b.gid, 16);
 	gid_from_v4(config.path.remote_gid, ip->source);
 	say(&rig.b, qb, ah_create(rig.b.shared, &config), cqe.source_qpn, 4);
