@@ -310,13 +310,44 @@ static struct op *too_long(struct end *end)
 	return op;
 }
 
-/* A region's, one that never was, a window's of another domain, one tied to another queue pair. */
+/* Whether a window of the host has this token, and any of its peers may end it. */
+static bool may_be_ended(const struct end *end, uint32_t token)
+{
+	const struct world *world = end->pair->world;
+
+	for (uint32_t i = 0; token && i < world->config.pairs; i++) {
+		const struct sim_window *window = world->pair[i].end[end->peer->side].window;
+
+		for (uint32_t k = 0; k < SIM_WINDOWS; k++)
+			if (window[k].state == WINDOW_BOUND && window[k].token == token)
+				return !window[k].tied;
+	}
+	return false;
+}
+
+uint32_t fault_succeeded(const struct end *end)
+{
+	const struct host *host = end->peer->host;
+
+	for (uint32_t i = 0; i < SIM_DEAD && i < host->deads; i++)
+		if (may_be_ended(end, host->dead[i].next))
+			return host->dead[i].token;
+	return 0;
+}
+
+/*
+ * A region's, one that never was, one whose place another has, a window's of another domain, one
+ * tied to another queue pair.
+ */
 static uint32_t not_to_be_invalidated(const struct end *end)
 {
+	const uint32_t dead = fault_succeeded(end);
 	struct rng *rng = &end->pair->world->traffic;
 	const struct host *host = end->peer->host;
 	const struct sim_window *tied = fault_foreign_tied(end);
 
+	if (dead && rng_percent(rng, 50))
+		return dead;
 	if (tied && rng_percent(rng, 50))
 		return tied->token;
 	switch (rng_below(rng, 3)) {

@@ -93,6 +93,8 @@ uint64_t fault_outside(struct rng *rng, uint64_t start, uint64_t size, uint32_t 
 
 /* A window of another pair's end at the same host that is tied to that; NULL: there is none. */
 const struct sim_window *fault_foreign_tied(const struct end *end);
+/* A token of the peer that is dead, and whose place another has; 0: there is none. */
+uint32_t fault_succeeded(const struct end *end);
 /* It is bound, and does not grant all. */
 bool fault_lacks_right(const struct sim_window *window);
 

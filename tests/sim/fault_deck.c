@@ -41,6 +41,7 @@ static bool possible_now(struct end *end, enum fault fault)
 	case FAULT_RIGHT: return fault_lacks_right(&end->peer->window[rng_below(rng, SIM_WINDOWS)]);
 	case FAULT_BIND_BOUND: return has_window(end, WINDOW_FREE) && has_window(end, WINDOW_BOUND);
 	case FAULT_TIED: return fault_foreign_tied(end) != NULL;
+	case FAULT_INVALIDATE_TOKEN: return fault_succeeded(end) != 0;
 	case FAULT_RECEIVE_TOKEN:
 	case FAULT_RECEIVE_SHAPE: return !end->peer->srq && !receive_waiting(end->peer);
 	default: return end->window[0].fast;
@@ -52,7 +53,7 @@ static enum fault seldom_possible(struct end *end)
 	static const enum fault seldom[] = {
 		FAULT_NO_RECEIVE, FAULT_READS_NONE,    FAULT_QP_RIGHT,      FAULT_RIGHT,
 		FAULT_BIND_BOUND, FAULT_FAST_REGISTER, FAULT_SGE_TOKEN,     FAULT_SGE_RIGHT,
-		FAULT_TIED,       FAULT_RECEIVE_TOKEN, FAULT_RECEIVE_SHAPE,
+		FAULT_TIED,       FAULT_RECEIVE_TOKEN, FAULT_RECEIVE_SHAPE, FAULT_INVALIDATE_TOKEN,
 	};
 	const struct fault_deck *deck = end->pair->world->deck;
 	const uint32_t count = sizeof(seldom) / sizeof(seldom[0]);

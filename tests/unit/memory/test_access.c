@@ -2,6 +2,7 @@
 /* Who may touch which bytes: bounds, rights, domains, kinds of token. */
 #include <string.h>
 
+#include "memory/memory_private.h"
 #include "rig.h"
 
 static struct rig rig;
@@ -17,6 +18,28 @@ static void teardown(void)
 }
 
 TestSuite(access, .init = setup, .fini = teardown);
+
+/* --- which token ---------------------------------------------------------------- */
+
+/* Of all that ever stand for its place in the table, a token has all 32 bits to itself. */
+Test(access, other_generations_of_a_token_are_unknown)
+{
+	struct rig_region r = rig_register(&rig, RIG_BASE, RIG_ALL);
+	const uint32_t slots = rig.memory->slot_mask + 1;
+	uint32_t counter = token_decrypt(rig.memory, 0, r.remote_token);
+	unsigned int hits = 0, same_half = 0;
+
+	for (uint32_t i = 0; i < 1u << 20; i++) {
+		uint32_t other = perm32_encrypt(rig.memory->key, counter += slots);
+
+		same_half += (uint16_t)other == (uint16_t)r.remote_token ||
+			     other >> 16 == r.remote_token >> 16;
+		hits += rig_access(&rig, other, RIG_BASE, 8, RIGHT_REMOTE_READ) != ACCESS_UNKNOWN;
+	}
+	cr_expect_eq(hits, 0);
+	cr_expect_gt(same_half, 0);
+	expect_reason(rig_access(&rig, r.remote_token, RIG_BASE, 8, RIGHT_REMOTE_READ), ACCESS_OK);
+}
 
 /* --- bounds --------------------------------------------------------------------- */
 

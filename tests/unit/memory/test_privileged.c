@@ -74,6 +74,26 @@ Test(privileged, is_unknown_to_peers)
 			      ACCESS_UNKNOWN);
 }
 
+/* Whatever else a token is, it needs a region. */
+Test(privileged, no_other_token_is_like_it)
+{
+	const uint32_t token = memory_privileged_token(rig.memory);
+	struct rig_region r = rig_register(&rig, RIG_BASE, RIG_ALL);
+	uint64_t grace;
+
+	cr_assert_eq(region_deregister(rig.memory, r.region, &grace), 0);
+	region_deregister_finish(rig.memory, r.region);
+	expect_reason(rig_access(&rig, r.local_token, logical(rig.segment, 0), 8, RIGHT_LOCAL_READ),
+		      ACCESS_DEAD);
+	expect_reason(rig_access(&rig, 0, logical(rig.segment, 0), 8, RIGHT_LOCAL_READ),
+		      ACCESS_UNKNOWN);
+	for (uint32_t bit = 0; bit < 32; bit++)
+		if ((token ^ 1u << bit) != r.local_token && (token ^ 1u << bit) != r.remote_token)
+			expect_reason(rig_access(&rig, token ^ 1u << bit, logical(rig.segment, 0),
+						 8, RIGHT_LOCAL_READ),
+				      ACCESS_UNKNOWN);
+}
+
 Test(privileged, is_no_other_token)
 {
 	const uint32_t token = memory_privileged_token(rig.memory);

@@ -55,6 +55,9 @@ Test(revoke, b49_old_token_dead_in_five_thousand_cycles)
 		refused += window_bind(rig.memory, &rig.who, &ask) != ACCESS_OK;
 		refused += read_with(ask.token) != ACCESS_OK;
 		alive += read_with(old) == ACCESS_OK;
+		/* Nor does it end what has its place. */
+		refused += token_invalidate(rig.memory, &rig.who, old, i & 1, &slot, &grace) !=
+			   ACCESS_UNKNOWN;
 	}
 	cr_expect_eq(alive, 0);
 	cr_expect_eq(refused, 0);

@@ -287,6 +287,52 @@ Test(pace, read_responses_obey_a_cnp)
 		     (unsigned long long)bytes);
 }
 
+static void setup_unreliable(void)
+{
+	struct qp_connection connection = rig_connection();
+
+	raw_create_type(&raw, SHM_QP_UC, connection);
+	congestion_defaults(&parameters, LINE);
+	apply();
+}
+
+TestSuite(pace_uc, .init = setup_unreliable, .fini = teardown);
+
+Test(pace_uc, what_is_never_acknowledged_obeys_a_cnp_too)
+{
+	const struct shm_sge sge = sge_at(&raw.end, 0, 1 << 20);
+	uint64_t bytes;
+
+	stand_still();
+	send_cnp();
+	cr_assert_eq(rate(), LINE / 2);
+	post_send(&raw.end, raw.qp, (struct shm_sqe){ .opcode = SHM_WR_WRITE, .token = 1 }, &sge,
+		  1);
+	bytes = bytes_until(raw.now + MS);
+	cr_assert_gt(bytes, LINE / 2 / 1000 - 30000, "%llu bytes in a millisecond",
+		     (unsigned long long)bytes);
+	cr_assert_lt(bytes, LINE / 2 / 1000 + 30000, "%llu bytes in a millisecond",
+		     (unsigned long long)bytes);
+}
+
+/* Nobody can be told: the sender of a datagram is no connection whose rate there is. */
+Test(pace_ud, a_marked_datagram_draws_no_cnp)
+{
+	struct qp_connection connection = { .path_mtu = 1024, .qkey = 5 };
+
+	raw_create_type(&raw, SHM_QP_UD, connection);
+	congestion_defaults(&parameters, LINE);
+	apply();
+	mark(IP_ECN_CE);
+	RAW_SEND(&raw, .opcode = OP_UD_SEND_ONLY, .qkey = 5, .source_qpn = 0xabcdef,
+		 .payload = "mark", .payload_length = 4);
+	end_poll(&raw.end, raw.now);
+	raw_expect_none(&raw);
+	send_cnp();
+	cr_assert_eq(end_verdicts(&raw.end, VERDICT(QP_TYPE)), 1);
+	raw_destroy(&raw);
+}
+
 Test(pace, without_a_cnp_nothing_is_held_back)
 {
 	send_read(RAW_PSN, 2 << 20);

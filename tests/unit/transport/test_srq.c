@@ -187,6 +187,59 @@ Test(srq, a_cursor_that_cannot_be_fails_who_asks)
 	cr_assert_eq(qp_get_state(rig.b.shared, server[0]->index), QP_ERROR);
 }
 
+/* One SRQ more, with a limit from the start and nothing in it. */
+static struct shm_srq *with_limit(struct end *end, uint32_t limit, uint32_t home, uint32_t *index)
+{
+	struct srq_config config = { .session = RIG_SESSION,
+				     .pd = end->pd,
+				     .depth = 2,
+				     .sge = 1,
+				     .limit = limit,
+				     .home = home };
+
+	config.memory_size = srq_memory_size(2, 1);
+	config.memory = calloc(1, config.memory_size);
+	*index = srq_create(end->shared, &config);
+	cr_assert_neq(*index, 0);
+	return config.memory;
+}
+
+/* NdkCreateSrq: armed from the start, and told by the first message, if only by one in vain. */
+Test(srq, a_limit_at_creation_is_armed_and_told_by_a_message_that_finds_nothing)
+{
+	struct shm_srq *own;
+	uint32_t same;
+
+	srq_destroy(rig.b.shared, srq);
+	own = with_limit(&rig.b, 1, 0, &same);
+	cr_assert_eq(same, srq);
+	rig_settle(&rig);
+	cr_assert_eq(end_count_events(&rig.b, TRANSPORT_SRQ_LIMIT), 0);
+	post_message(0, 10, 10);
+	rig_settle(&rig);
+	cr_assert_eq(end_count_events(&rig.b, TRANSPORT_SRQ_LIMIT), 1);
+	cr_assert_eq(end_find_event(&rig.b, TRANSPORT_SRQ_LIMIT)->value, 0);
+	free(own);
+}
+
+/* Entries are taken by one worker, without a lock. */
+Test(srq, queue_pairs_live_where_it_does)
+{
+	struct qp_config config = server[0]->config;
+	struct shm_srq *own;
+	struct end end;
+
+	end_create(&end, 2, 3);
+	config.pd = end.pd;
+	own = with_limit(&end, 0, 1, &config.srq);
+	config.home = 0;
+	cr_assert_eq(qp_create(end.shared, &config), 0);
+	config.home = 1;
+	cr_assert_neq(qp_create(end.shared, &config), 0);
+	end_destroy(&end);
+	free(own);
+}
+
 Test(srq, queue_pairs_of_another_session_or_worker_are_refused)
 {
 	struct qp_config config = server[0]->config;
