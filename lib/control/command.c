@@ -156,10 +156,32 @@ void command_moved(void *context, const struct worker_command *command)
 		command_done(control, 0, command->cookie, 0);
 }
 
+/*
+ * One bad token is the end of a reliable connection, and the next one is refused. An unreliable one
+ * says nothing to its peer and would let it try on: past the budget it fails as well.
+ */
+static void bad_token(struct control *control, struct object *qp,
+		      const struct transport_event *event)
+{
+	struct object_local *local = &control->object_local[object_index(control, qp)];
+	struct qp_status status;
+
+	if (!qp_get_status(control->shared, event->object, &status))
+		return;
+	offender_count(control, status.remote_gid);
+	if (status.type == SHM_QP_RC || local->shut_out ||
+	    !offender_shut_out(control, status.remote_gid))
+		return;
+	local->shut_out = true;
+	send_async(control, qp->session, SHM_EV_ASYNC, object_handle(control, qp),
+		   SHM_ASYNC_QP_ACCESS_ERROR, event->value);
+	command_send(control, qp_home(control->shared, qp->index), WORKER_FLUSH, qp->index,
+		     COMMAND_IGNORE, 0, NULL);
+}
+
 static void qp_event(struct control *control, const struct transport_event *event)
 {
 	struct object *qp = object_at(control, control->qp_object[event->object]);
-	struct qp_status status;
 
 	if (qp->type != OBJECT_TYPE_QP)
 		return;
@@ -179,10 +201,7 @@ static void qp_event(struct control *control, const struct transport_event *even
 		if (session_is_open(control, qp->session))
 			close_qp_flushed(control, qp);
 		break;
-	case TRANSPORT_BAD_TOKEN:
-		if (qp_get_status(control->shared, event->object, &status))
-			offender_count(control, status.remote_gid);
-		break;
+	case TRANSPORT_BAD_TOKEN: bad_token(control, qp, event); break;
 	default: break;
 	}
 }

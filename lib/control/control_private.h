@@ -38,6 +38,7 @@ struct object_local {
 	void *segment;                /* QP, CQ, SRQ: its shared memory */
 	struct queue_segment *shared; /* QP: with others in there, or NULL */
 	uint32_t connector;           /* QP: object that connects it, 0: none */
+	bool shut_out;                /* QP: failed, since its peer guesses tokens */
 	/* What holds a local address. */
 	uint32_t endpoint_space; /* enum cm_port_space; 0: holds none */
 	uint32_t endpoint_next;  /* in its bucket */

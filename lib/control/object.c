@@ -49,6 +49,7 @@ struct object *object_create(struct control *control, uint32_t session, enum obj
 	control->status.objects[type]++;
 	control->object_local[index].segment = NULL;
 	control->object_local[index].shared = NULL;
+	control->object_local[index].shut_out = false;
 	control->object_local[index].to_switch = 0;
 	return object;
 }

@@ -128,6 +128,32 @@ static void lost(struct end *a, struct end *b)
 	same(a, 0, b, 0, 4096);
 }
 
+/*
+ * A peer that tries tokens does not go on for ever: nothing is said to it, but the queue pair that
+ * hears it fails. The daemon of b has a budget of three.
+ */
+static void guess(struct end *a, struct end *b)
+{
+	static const uint8_t untouched[8];
+	const UINT64 remote = (uintptr_t)b->bytes + LARGE;
+	const UINT32 token = NdkGetRemoteTokenFromMr(b->mr);
+	NDK_SGE out = sge_at(a, 0, 8), in = sge_at(b, 0, 8);
+	NDK_QP *qp[2];
+
+	join(a, b, qp);
+	fill(a, 0, 8, 1);
+	SUCCEEDS(NdkReceive(qp[1], NULL, &in, 1));
+	for (UINT32 i = 1; i <= 10; i++) {
+		SUCCEEDS(NdkWrite(qp[0], NULL, &out, 1, remote, token ^ i << 8, 0));
+		result(a, STATUS_SUCCESS, "a write by a guessed token");
+	}
+	result(b, STATUS_CANCELLED, "the receive of a queue pair whose peer guesses");
+	SUCCEEDS(NdkWrite(qp[0], NULL, &out, 1, remote, token, 0));
+	result(a, STATUS_SUCCESS, "a write by the right token, too late");
+	arrived(a, b);
+	DEMAND(!memcmp(b->bytes + LARGE, untouched, 8), "the guesser is heard");
+}
+
 /* A window is bound over an unreliable connection and used over it. */
 static void window(struct end *a, struct end *b)
 {
@@ -156,5 +182,6 @@ static void window(struct end *a, struct end *b)
 
 const struct scene uc_scenes[] = {
 	{ "uc-sends", sends }, { "uc-writes", writes }, { "uc-refused", refused },
-	{ "uc-lost", lost },   { "uc-window", window }, { NULL, NULL },
+	{ "uc-lost", lost },   { "uc-window", window }, { "uc-guess", guess },
+	{ NULL, NULL },
 };

@@ -31,6 +31,13 @@ def start(scene, six=False):
                             f"{net}2", scene])
 
 
+def guarded():
+    """Two daemons of which the second counts bad tokens."""
+    return (Daemon("c", rig.memif("guarded", "server"), "10.67.0.1/24", number=2),
+            Daemon("d", rig.memif("guarded", "client"), "10.67.0.2/24", number=3,
+                   more="bad-token-budget = 3\n"))
+
+
 def play(scene, six=False):
     """The scene goes well, and leaves nothing behind in either daemon."""
     before = [daemon.counts() for daemon in (Pair.a, Pair.b)]
@@ -146,6 +153,16 @@ def uc_refused():
 @test("UC: a message without a receive is lost, the next one arrives")
 def uc_lost():
     play("uc-lost")
+
+
+@test("UC: a peer that guesses tokens is not heard any more")
+def uc_guess():
+    guesser, guard = guarded()
+    process = Process("play", [rig.program("play"), guesser.socket, "10.67.0.1", guard.socket,
+                               "10.67.0.2", "uc-guess"])
+    expect_equal(process.wait(120), 0, f"uc-guess:\n{process.log()}")
+    expect_equal(guard.status()["peers_shut_out"], 1, "peers shut out")
+    expect_equal((guesser.stop(), guard.stop()), (0, 0), "exit status")
 
 
 @test("UC: a window is bound, used and invalidated")
