@@ -34,8 +34,8 @@ def host(arguments):
 
 
 def patient(arguments):
-    """perftest's own ACK timeout ends a connection whose peer stands still for two seconds."""
-    return [*arguments] if {"-R", "-c"} & {*arguments} else [*arguments, "-u", "16"]
+    """perftest's own ACK timeout ends a connection whose peer stands still for half a second."""
+    return [*arguments] if {"-R", "-c"} & {*arguments} else [*arguments, "-u", "18"]
 
 
 def run(server_arguments, client_arguments=None):

@@ -112,12 +112,13 @@ static void check_part(void)
 {
 	enum { OFFSET = 70001, LENGTH = 777 };
 	const char *name = "data part";
+	const uint64_t seed = pattern_fresh();
 	struct peer whole, part;
 	int status;
 
 	if (!must_connect(&whole, name, &ASK(.access = ACCESS_WRITE)))
 		return;
-	pattern_fill(whole.buffer, LENGTH, OFFSET);
+	pattern_fill(whole.buffer, LENGTH, seed);
 	status = peer_write(&whole, whole.window.addr + OFFSET, whole.window.token, 0, LENGTH);
 	if (!must_complete(&whole, name, "WRITE", IBV_WC_SUCCESS, status) ||
 	    !must_connect(&part, name,
@@ -131,9 +132,9 @@ static void check_part(void)
 	status = peer_read(&part, part.window.addr, part.window.token, 0, LENGTH);
 	if (!must_complete(&part, name, "READ", IBV_WC_SUCCESS, status))
 		goto close_part;
-	if (pattern_mismatch(part.buffer, LENGTH, OFFSET) >= 0)
+	if (pattern_mismatch(part.buffer, LENGTH, seed) >= 0)
 		report_failure("%s: byte %zd is not the one written", name,
-			       pattern_mismatch(part.buffer, LENGTH, OFFSET));
+			       pattern_mismatch(part.buffer, LENGTH, seed));
 	else
 		report_ok("%s", name);
 close_part:
@@ -247,6 +248,7 @@ static bool run_pipe(struct peer *peer, const char *name, enum ibv_wr_opcode opc
 
 void check_pipeline(const char *argument)
 {
+	const uint64_t seed = pattern_fresh();
 	uint32_t sink = PEER_BUFFER / 2;
 	struct peer peer;
 	uint64_t word;
@@ -254,13 +256,13 @@ void check_pipeline(const char *argument)
 
 	if (!must_connect(&peer, "pipeline connect", &ASK(.access = options.access)))
 		return;
-	pattern_fill(peer.buffer, PIPE_OPS * PIPE_BYTES, 99);
+	pattern_fill(peer.buffer, PIPE_OPS * PIPE_BYTES, seed);
 	if (!run_pipe(&peer, "pipeline writes", IBV_WR_RDMA_WRITE, 0, PIPE_BYTES))
 		goto close;
 	report_ok("pipeline writes");
 	if (!run_pipe(&peer, "pipeline reads", IBV_WR_RDMA_READ, sink, PIPE_BYTES))
 		goto close;
-	at = pattern_mismatch(peer.buffer + sink, PIPE_OPS * PIPE_BYTES, 99);
+	at = pattern_mismatch(peer.buffer + sink, PIPE_OPS * PIPE_BYTES, seed);
 	if (at >= 0)
 		report_failure("pipeline reads: byte %zd is not the one written", at);
 	else

@@ -74,7 +74,7 @@ void check_stream(const char *mebibytes)
 
 	if (!must_connect(&peer, "stream connect", &ASK(.length = blocks * BLOCK)))
 		return;
-	pattern_fill(peer.buffer, DEPTH * BLOCK, 1);
+	pattern_fill(peer.buffer, DEPTH * BLOCK, pattern_fresh());
 	written = pass(&peer, IBV_WR_RDMA_WRITE, blocks);
 	if (written > 0)
 		read = pass(&peer, IBV_WR_RDMA_READ, blocks);

@@ -29,7 +29,11 @@ static const char usage[] =
 	"  silent              the server does not answer any more\n"
 	"  cycles N            connect, write, read, disconnect\n"
 	"with ib_write_bw -R, ib_read_bw -R:\n"
-	"  perftest write|read\n";
+	"  perftest write|read\n"
+	"with rdma_server, which replies, and rdma_xserver:\n"
+	"  single [reply]      one SEND of 16 bytes\n"
+	"with ibv_rc_pingpong and its relatives, whose -p is ours:\n"
+	"  pingpong rc|uc|ud|srq[:HOST]  they serve at HOST, or come to us\n";
 
 static const struct command commands[] = {
 	{ "send", check_send },         { "write", check_write },
@@ -40,7 +44,8 @@ static const struct command commands[] = {
 	{ "reject", check_reject },     { "gone", check_gone },
 	{ "silent", check_silent },     { "number", check_number },
 	{ "stream", check_stream },     { "cycles", check_cycles },
-	{ "perftest", check_perftest },
+	{ "perftest", check_perftest }, { "pingpong", check_pingpong },
+	{ "single", check_single },
 };
 
 struct options options = { .port = 7480, .mtu = 1024 };

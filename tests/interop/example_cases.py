@@ -9,6 +9,7 @@ from target_cases import objects_at_rest
 PINGS = {4: 1000, 6: 200}
 CONNECTIONS = {4: 200, 6: 50}
 RPING_PORT, CMATOSE_PORT, UDADDY_PORT, CMTIME_PORT = 7190, 7191, 7174, 7192
+SIMPLE_PORT = 7193
 CMTIME_CONNECTIONS = 100
 PATIENCE = 500
 
@@ -37,6 +38,15 @@ def run(rig, report):
         report.test(f"{where} udaddy client", ask, rig,
                     f"udaddy -b {theirs} -c 8 -C 10",
                     f"oriel-udaddy -s {theirs} -p {UDADDY_PORT} -c 8 -C 10")
+        # One message of 16 bytes each way, as one connection of cmatose has them.
+        report.test(f"{where} rdma_client", serve, rig,
+                    f"oriel-cmatose -b {ours} -p {SIMPLE_PORT} -c 1 -C 1 -S 16",
+                    f"rdma_client -s {ours} -p {SIMPLE_PORT}")
+        report.test(f"{where} rdma_server", ask, rig, f"rdma_server -s {theirs} -p {SIMPLE_PORT}",
+                    f"connect-out -a {theirs} -p {SIMPLE_PORT} single reply")
+        if version == 4:    # it listens over IPv4 only
+            report.test(f"{where} rdma_xserver", ask, rig, f"rdma_xserver -p {SIMPLE_PORT}",
+                        f"connect-out -a {theirs} -p {SIMPLE_PORT} single")
         report.test(f"{where} cmtime", times, rig, ours)
     report.test(f"{rig.link} examples leave nothing behind", rig.must_have, before)
 

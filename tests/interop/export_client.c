@@ -156,12 +156,14 @@ bool must_be_refused(const struct peer *peer, const char *name, const char *what
 
 bool must_write_and_read(struct peer *peer, const char *name, const struct window *window)
 {
-	static uint64_t seed = 0x5eed;
+	static uint64_t seed;
 	uint32_t length = window->length < 1500 ? (uint32_t)window->length : 1500;
 	uint32_t sink = PEER_BUFFER / 2;
 	ssize_t at;
 	int status;
 
+	if (!seed)
+		seed = pattern_fresh();
 	pattern_fill(peer->buffer, length, ++seed);
 	status = peer_write(peer, window->addr, window->token, 0, length);
 	if (!must_complete(peer, name, "WRITE", IBV_WC_SUCCESS, status))

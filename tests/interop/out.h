@@ -62,6 +62,7 @@ struct out {
 	uint32_t receives; /* where they lie in the buffer */
 	uint32_t header;   /* bytes before each message in its receive */
 	uint32_t remote_qpn;
+	uint32_t remote_psn;     /* its first, of a pingpong */
 	ORIEL_DATAGRAM datagram; /* of UD: to the peer */
 	uint64_t arrivals, taken;
 	struct arrival arrival[OUT_SLOTS];
@@ -101,7 +102,8 @@ bool out_must_end(struct out *out, const char *name, unsigned int seconds);
 NTSTATUS out_prepare(struct out *out);
 /* Another queue pair and its CQ on what `out` has, its receives posted. */
 NTSTATUS out_create_queue(struct out *out, struct out *side, enum exchange_service service);
-NTSTATUS out_connect_queue(struct out *side, uint32_t qkey);
+/* To side->remote_qpn at options.remote; `psn` of ours is the first, and that of the peer. */
+NTSTATUS out_connect_queue(struct out *side, uint32_t psn, uint32_t remote_psn, uint32_t qkey);
 /* Where its datagrams go: side->remote_qpn at options.remote. */
 NTSTATUS out_create_address(struct out *side, uint32_t qkey);
 
@@ -160,5 +162,7 @@ void check_silent(const char *argument);
 void check_cycles(const char *count);
 
 void check_perftest(const char *argument);
+void check_pingpong(const char *argument);
+void check_single(const char *argument);
 
 #endif

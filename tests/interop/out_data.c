@@ -25,8 +25,10 @@ static const struct skew {
 
 static uint64_t fresh_seed(void)
 {
-	static uint64_t seed = 0x0bad5eed;
+	static uint64_t seed;
 
+	if (!seed)
+		seed = pattern_fresh();
 	return ++seed;
 }
 

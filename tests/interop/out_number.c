@@ -42,7 +42,7 @@ static bool send_message(struct out *out, struct out *side, enum exchange_kind k
 						 .count = 1,
 						 .length = size,
 						 .immediate = 0x11223344,
-						 .seed = 600 + size };
+						 .seed = pattern_fresh() };
 	struct operation o = out_operation(side, kind, OUT_SOURCE, size, 0);
 	ORIEL_DATAGRAM datagram = side->datagram;
 	char name[64];
@@ -65,11 +65,11 @@ static bool write_memory(struct out *out, struct out *side, enum exchange_kind k
 					   .count = 1,
 					   .length = kind == KIND_WRITE ? 5 : size,
 					   .immediate = 0x55667788,
-					   .seed = 700 };
+					   .seed = pattern_fresh() };
 	const struct exchange_command check = { .op = EXCHANGE_CHECK,
 						.offset = REMOTE + size % 7,
 						.length = size,
-						.seed = 800 + size + (kind == KIND_WRITE) };
+						.seed = pattern_fresh() };
 	struct operation put = out_operation(side, kind, OUT_SINK + 1, size, check.offset);
 	struct operation tell = out_operation(side, KIND_SEND, OUT_SOURCE, 5, 0);
 	char name[64];

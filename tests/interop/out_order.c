@@ -128,10 +128,21 @@ static bool pipe_atomics(struct out *out)
 	return true;
 }
 
+static bool read_word(struct out *out, uint64_t address, uint64_t *word)
+{
+	struct operation o = out_operation(out, KIND_READ, OUT_SINK + OUT_AREA - 16, 8, 0);
+
+	o.address = address;
+	if (!out_must("pipeline mixed", "READ of the word", STATUS_SUCCESS, out_run(out, &o)))
+		return false;
+	memcpy(word, out->buffer + OUT_SINK + OUT_AREA - 16, 8);
+	return true;
+}
+
 /* WRITEs, READs and atomics in turn: READs and WRITEs pass each other's acknowledgements. */
 static bool pipe_mixed(struct out *out)
 {
-	uint64_t first = out->next_op, op;
+	uint64_t first, op;
 	const uint32_t size = 3 * options.mtu + 5;
 	struct operation o[3] = {
 		out_operation(out, KIND_WRITE, OUT_SOURCE, size, 1 << 20),
@@ -139,10 +150,20 @@ static bool pipe_mixed(struct out *out)
 		out_operation(out, KIND_FETCH_ADD, OUT_SINK + OUT_AREA - 8, 8, EXCHANGE_MEMORY - 8),
 	};
 	const struct exchange_command check = {
-		.op = EXCHANGE_CHECK, .offset = 1 << 20, .length = size, .seed = 123
+		.op = EXCHANGE_CHECK, .offset = 1 << 20, .length = size, .seed = pattern_fresh()
 	};
+	const struct exchange_command fill = { .op = EXCHANGE_FILL,
+					       .length = size,
+					       .seed = pattern_fresh() };
+	uint64_t before, after;
 
+	if (!out_command(out, "pipeline mixed", &fill, NULL) ||
+	    !read_word(out, o[2].address, &before))
+		return false;
 	pattern_fill(out->buffer + OUT_SOURCE, size, check.seed);
+	memset(out->buffer + OUT_SINK, 0, size);
+	first = out->next_op;
+	o[2].compare = 1;
 	for (unsigned int i = 0; i < PIPE_OPS; i++)
 		if (!out_must("pipeline mixed", "post", STATUS_SUCCESS,
 			      out_post(out, &o[i % 3], &op)))
@@ -150,8 +171,14 @@ static bool pipe_mixed(struct out *out)
 	for (op = first; op < first + PIPE_OPS; op++)
 		if (!out_must("pipeline mixed", "completion", STATUS_SUCCESS, out_wait(out, op)))
 			return false;
-	if (!out_command(out, "pipeline mixed", &check, NULL))
+	if (!out_command(out, "pipeline mixed", &check, NULL) ||
+	    !read_word(out, o[2].address, &after))
 		return false;
+	if (pattern_mismatch(out->buffer + OUT_SINK, size, fill.seed) >= 0)
+		return report_failure("pipeline mixed: what was read differs");
+	if (after - before != PIPE_OPS / 3)
+		return report_failure("pipeline mixed: %lu atomics were done, not %u",
+				      after - before, PIPE_OPS / 3);
 	report_ok("pipeline mixed");
 	return true;
 }
@@ -160,7 +187,7 @@ void check_pipeline(const char *argument)
 {
 	const struct exchange_command check = { .op = EXCHANGE_CHECK,
 						.length = PIPE_OPS * PIPE_BYTES,
-						.seed = 99 };
+						.seed = pattern_fresh() };
 	struct operation o;
 	struct out out;
 	ssize_t wrong;
@@ -223,4 +250,23 @@ void check_late(const char *argument)
 		report_ok("late");
 close:
 	out_must(name, "disconnect", STATUS_SUCCESS, out_close(&out));
+}
+
+/* ---- one message to whoever takes it ---- */
+
+void check_single(const char *argument)
+{
+	struct arrival arrival;
+	struct operation o;
+	struct out out;
+
+	if (out_must("single", "connect", STATUS_SUCCESS,
+		     out_connect_patiently(&out, options.port, NULL, 0))) {
+		o = out_operation(&out, KIND_SEND, OUT_SOURCE, 16, 0);
+		if (out_must("single", "SEND", STATUS_SUCCESS, out_run(&out, &o)) &&
+		    (!argument ||
+		     out_must("single", "reply", STATUS_SUCCESS, out_receive(&out, &arrival))))
+			report_ok("single");
+	}
+	out_close(&out);
 }

@@ -194,12 +194,13 @@ void check_silent(const char *argument)
 void check_cycles(const char *count)
 {
 	unsigned long n = count ? strtoul(count, NULL, 0) : 10;
+	const uint64_t seed = pattern_fresh();
 
 	for (unsigned long i = 0; i < n; i++) {
 		struct exchange_command check = { .op = EXCHANGE_CHECK,
 						  .offset = i * 4096 % (1 << 20),
 						  .length = 1500,
-						  .seed = i };
+						  .seed = seed + i };
 		struct operation o;
 		struct out out;
 		char name[64];
@@ -209,7 +210,7 @@ void check_cycles(const char *count)
 		if (!out_open(&out, name))
 			return;
 		o = out_operation(&out, KIND_WRITE, OUT_SOURCE, 1500, check.offset);
-		pattern_fill(out.buffer + OUT_SOURCE, 1500, i);
+		pattern_fill(out.buffer + OUT_SOURCE, 1500, check.seed);
 		good = out_must(name, "WRITE", STATUS_SUCCESS, out_run(&out, &o)) &&
 		       out_command(&out, name, &check, NULL);
 		if (!out_must(name, "disconnect", STATUS_SUCCESS, out_close(&out)) || !good)

@@ -6,7 +6,7 @@
 #include "common/sync.h"
 #include "out.h"
 
-static const uint32_t sizes[] = { 0, 1, 1023, 1024, 1025, 4095, 4096, 4097, 70001 };
+static const uint32_t sizes[] = { 0, 1, 1023, 1024, 1025, 4095, 4096, 4097, 70001, 1u << 20 };
 
 static NDK_OPERATION_TYPE receive_type(enum exchange_kind kind)
 {
@@ -75,7 +75,7 @@ bool out_serve_one(struct out *out, struct out *at, enum exchange_kind kind, uin
 					    .kind = kind,
 					    .count = 1,
 					    .length = size,
-					    .seed = 1000 + size,
+					    .seed = pattern_fresh(),
 					    .immediate = 0x0a0b0c0d,
 					    .token = key,
 					    .address = (uintptr_t)sink };

@@ -46,13 +46,13 @@ NTSTATUS out_create_queue(struct out *out, struct out *side, enum exchange_servi
 	return status;
 }
 
-NTSTATUS out_connect_queue(struct out *side, uint32_t qkey)
+NTSTATUS out_connect_queue(struct out *side, uint32_t psn, uint32_t remote_psn, uint32_t qkey)
 {
 	struct sync sync = sync_begin(side->adapter);
 	const ORIEL_QP_CONNECTION connection = { .Size = sizeof(connection),
 						 .RemoteQpNumber = side->remote_qpn,
-						 .SendPsn = EXCHANGE_CLIENT_PSN,
-						 .ReceivePsn = EXCHANGE_SERVER_PSN,
+						 .SendPsn = psn,
+						 .ReceivePsn = remote_psn,
 						 .PathMtu = options.mtu,
 						 .InboundReadLimit = 4,
 						 .OutboundReadLimit = 4,
@@ -98,7 +98,8 @@ bool out_open_side(struct out *out, struct out *side, const char *name,
 	if (!out_command(out, name, &c, &answer))
 		return false;
 	side->remote_qpn = (uint32_t)answer.value;
-	if (!out_must(name, "OrielConnectQp", STATUS_SUCCESS, out_connect_queue(side, QKEY)))
+	if (!out_must(name, "OrielConnectQp", STATUS_SUCCESS,
+		      out_connect_queue(side, EXCHANGE_CLIENT_PSN, EXCHANGE_SERVER_PSN, QKEY)))
 		return false;
 	return service != SERVICE_UD ||
 	       out_must(name, "OrielCreateAddress", STATUS_SUCCESS, out_create_address(side, QKEY));

@@ -61,7 +61,7 @@ void check_stream(const char *mebibytes)
 
 	if (!out_open(&out, "stream connect"))
 		return;
-	pattern_fill(out.buffer + OUT_SOURCE, DEPTH * BLOCK, 1);
+	pattern_fill(out.buffer + OUT_SOURCE, DEPTH * BLOCK, pattern_fresh());
 	written = pass(&out, KIND_WRITE, blocks);
 	if (written > 0)
 		read = pass(&out, KIND_READ, blocks);

@@ -3,6 +3,8 @@
 #include "pattern.h"
 
 #include <string.h>
+#include <sys/random.h>
+#include <time.h>
 
 static uint64_t pattern_word(uint64_t seed, size_t index)
 {
@@ -37,4 +39,13 @@ ssize_t pattern_mismatch(const uint8_t *at, size_t length, uint64_t seed)
 		return (ssize_t)i;
 	}
 	return -1;
+}
+
+uint64_t pattern_fresh(void)
+{
+	uint64_t seed;
+
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		seed = (uint64_t)time(NULL);
+	return seed | 1; /* not 0, which some take for none */
 }
