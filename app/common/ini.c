@@ -32,7 +32,7 @@ static char *read_line(char *buffer, int room, void *stream)
 		int c;
 
 		parse->too_long = true;
-		ini_complain(parse->reader, NULL, parse->reader->line,
+		ini_complain(parse->reader, NULL, NULL, parse->reader->line,
 			     "line longer than %d characters", room - 2);
 		while ((c = fgetc(parse->file)) != EOF && c != '\n')
 			;
@@ -77,7 +77,7 @@ int ini_read(struct ini_reader *reader, const char *path,
 	line = ini_parse_stream(read_line, &parse, on_entry, &parse);
 	fclose(parse.file);
 	if (line > 0 && !parse.too_long)
-		ini_complain(reader, NULL, (unsigned int)line,
+		ini_complain(reader, NULL, NULL, (unsigned int)line,
 			     "not a section, a comment or 'key = value'");
 	return reader->errors ? -EINVAL : 0;
 }
@@ -96,7 +96,7 @@ void ini_refuse(const struct ini_entry *entry, const char *expected, ...)
 	fputc('\n', out);
 }
 
-void ini_complain(struct ini_reader *reader, const char *section, unsigned int line,
+void ini_complain(struct ini_reader *reader, const char *kind, const char *name, unsigned int line,
 		  const char *format, ...)
 {
 	va_list arguments;
@@ -105,8 +105,8 @@ void ini_complain(struct ini_reader *reader, const char *section, unsigned int l
 	fprintf(reader->messages, "%s:", reader->path);
 	if (line)
 		fprintf(reader->messages, "%u:", line);
-	if (section)
-		fprintf(reader->messages, " [%s]", section);
+	if (kind)
+		fprintf(reader->messages, " [%s%s%s]", kind, name ? " " : "", name ? name : "");
 	fputc(' ', reader->messages);
 	va_start(arguments, format);
 	vfprintf(reader->messages, format, arguments);

@@ -35,9 +35,9 @@ int ini_read(struct ini_reader *reader, const char *path,
 /* "FILE:LINE: [section] key = value: expected ..." */
 void ini_refuse(const struct ini_entry *entry, const char *expected, ...)
 	__attribute__((format(printf, 2, 3), nonnull(1, 2)));
-/* The same for what has no entry to point at: "FILE: [section]: ...". */
-void ini_complain(struct ini_reader *reader, const char *section, unsigned int line,
-		  const char *format, ...) __attribute__((format(printf, 4, 5), nonnull(1, 4)));
+/* The same for what has no entry to point at: "FILE:LINE: [kind name] ...". line 0: none. */
+void ini_complain(struct ini_reader *reader, const char *kind, const char *name, unsigned int line,
+		  const char *format, ...) __attribute__((format(printf, 5, 6), nonnull(1, 5)));
 
 /* Each refuses and returns false when the value is not of its kind. */
 bool ini_get_number(const struct ini_entry *entry, uint64_t minimum, uint64_t maximum,

@@ -280,10 +280,10 @@ static void on_entry(void *context, const struct ini_entry *entry)
 static void check_export(struct parse *parse, struct target_export *export)
 {
 	if (!export->listens)
-		ini_complain(&parse->reader, export->name, export->line,
+		ini_complain(&parse->reader, "export", export->name, export->line,
 			     "expected listen = ADDRESS:PORT");
 	if (!export->size && export->backing != BACKING_FILE)
-		ini_complain(&parse->reader, export->name, export->line,
+		ini_complain(&parse->reader, "export", export->name, export->line,
 			     "expected size = BYTES (64M); only a file brings its own size");
 }
 
@@ -299,7 +299,8 @@ int target_config_read(struct target_config *config, const char *path)
 	if (error)
 		return error; /* what was refused would only be said to be missing as well */
 	if (!config->count)
-		ini_complain(&parse.reader, NULL, 0, "expected at least one section [export NAME]");
+		ini_complain(&parse.reader, NULL, NULL, 0,
+			     "expected at least one section [export NAME]");
 	for (uint32_t i = 0; i < config->count; i++)
 		check_export(&parse, &config->exports[i]);
 	return parse.reader.errors ? -EINVAL : 0;

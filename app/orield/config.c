@@ -21,6 +21,7 @@ struct parse {
 	uint64_t seen_port[NET_MAX_PORTS];
 	uint64_t seen_fault[NET_MAX_PORTS];
 	unsigned int fault_line[NET_MAX_PORTS];
+	unsigned int port_line[NET_MAX_PORTS]; /* of its first key */
 	uint64_t seen_congestion;
 	bool has_v4[NET_MAX_PORTS], has_v6[NET_MAX_PORTS];
 };
@@ -209,7 +210,7 @@ static unsigned int port_number(const struct parse *parse)
 static void set_device(struct parse *parse, const struct ini_entry *entry)
 {
 	if (ini_get_string(entry, parse->port->device, sizeof(parse->port->device)))
-		parse->config->device_line[port_number(parse)] = entry->reader->line;
+		parse->port->device_line = entry->reader->line;
 }
 
 static bool address_usable(const uint8_t gid[16], bool v4)
@@ -292,6 +293,7 @@ static void set_mtu(struct parse *parse, const struct ini_entry *entry)
 {
 	uint64_t number;
 
+	parse->port->mtu_line = entry->reader->line;
 	if (ini_get_number(entry, 576, 9600, &number))
 		parse->port->mtu = (uint16_t)number;
 }
@@ -411,6 +413,7 @@ static struct net_port_config *find_port(struct parse *parse, const struct ini_e
 	}
 	port = &net->port[net->ports++];
 	snprintf(port->name, sizeof(port->name), "%s", name);
+	port->file = parse->config->path;
 	port->mtu = 1500;
 	fault_default(&port->fault[NET_RECEIVE]);
 	fault_default(&port->fault[NET_TRANSMIT]);
@@ -425,8 +428,11 @@ static void on_entry(void *context, const struct ini_entry *entry)
 		run_key(parse, entry, daemon_keys, &parse->seen_daemon);
 	} else if (!strncmp(entry->section, "port ", 5)) {
 		parse->port = find_port(parse, entry);
-		if (parse->port)
-			run_key(parse, entry, port_keys, &parse->seen_port[port_number(parse)]);
+		if (!parse->port)
+			return;
+		if (!parse->seen_port[port_number(parse)])
+			parse->port_line[port_number(parse)] = entry->reader->line;
+		run_key(parse, entry, port_keys, &parse->seen_port[port_number(parse)]);
 	} else if (!strncmp(entry->section, "fault ", 6)) {
 		parse->port = find_port(parse, entry);
 		if (!parse->port)
@@ -447,13 +453,13 @@ static bool check_faults(struct parse *parse, unsigned int number)
 	unsigned int line = parse->fault_line[number];
 
 	if (line && !parse->seen_port[number]) {
-		ini_complain(&parse->reader, port->name, line, "there is no section [port %s]",
-			     port->name);
+		ini_complain(&parse->reader, "fault", port->name, line,
+			     "there is no section [port %s]", port->name);
 		return false;
 	}
 	for (enum net_direction d = NET_RECEIVE; d <= NET_TRANSMIT; d++)
 		if (!fault_fits(&port->fault[d]))
-			ini_complain(&parse->reader, port->name, line,
+			ini_complain(&parse->reader, "fault", port->name, line,
 				     "the %s faults are more than 100%% together",
 				     d == NET_RECEIVE ? "receive" : "transmit");
 	return true;
@@ -466,25 +472,26 @@ static void check_whole(struct parse *parse)
 	struct ini_reader *reader = &parse->reader;
 
 	if (!net->ports)
-		ini_complain(reader, NULL, 0, "expected at least one section [port NAME]");
+		ini_complain(reader, NULL, NULL, 0, "expected at least one section [port NAME]");
 	for (uint32_t p = 0; p < net->ports; p++) {
 		struct net_port_config *port = &net->port[p];
 
 		if (!check_faults(parse, p))
 			continue;
 		if (!port->device[0])
-			ini_complain(reader, port->name, 0,
+			ini_complain(reader, "port", port->name, parse->port_line[p],
 				     "expected device = a PCI address or a vdev, as "
 				     "net_af_packet0,iface=eth1");
 		if (!port->addresses)
-			ini_complain(reader, port->name, 0, "expected ip = ADDRESS/LENGTH");
+			ini_complain(reader, "port", port->name, parse->port_line[p],
+				     "expected ip = ADDRESS/LENGTH");
 		if ((memcmp(port->gateway4, none, 16) != 0 && !parse->has_v4[p]) ||
 		    (memcmp(port->gateway6, none, 16) != 0 && !parse->has_v6[p]))
-			ini_complain(reader, port->name, 0,
+			ini_complain(reader, "port", port->name, parse->port_line[p],
 				     "gateway is of a family in which the port has no address");
 		for (uint32_t q = 0; q < p; q++)
 			if (port->device[0] && !strcmp(port->device, net->port[q].device))
-				ini_complain(reader, port->name, parse->config->device_line[p],
+				ini_complain(reader, "port", port->name, port->device_line,
 					     "device %s is already that of port %s", port->device,
 					     net->port[q].name);
 	}

@@ -18,9 +18,8 @@ struct config {
 	struct congestion_parameters congestion;
 	unsigned int hugepages; /* enum config_hugepages */
 	bool telemetry;
-	uint32_t max_qps;                        /* powers of two */
-	uint32_t max_windows;                    /* tokens: windows, and two for each region */
-	unsigned int device_line[NET_MAX_PORTS]; /* where [port] device stands */
+	uint32_t max_qps;     /* powers of two */
+	uint32_t max_windows; /* tokens: windows, and two for each region */
 };
 
 /*

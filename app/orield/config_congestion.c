@@ -178,6 +178,6 @@ void config_congestion_check(const struct congestion_parameters *parameters,
 			     struct ini_reader *reader)
 {
 	if (parameters->line_rate && parameters->minimum_rate > parameters->line_rate)
-		ini_complain(reader, "congestion", 0,
+		ini_complain(reader, "congestion", NULL, 0,
 			     "minimum-rate is above line-rate: expected it below");
 }

@@ -58,28 +58,28 @@ int config_check_devices(const struct config *config)
 
 	for (uint32_t p = 0; p < config->net.ports; p++) {
 		const struct net_port_config *port = &config->net.port[p];
-		unsigned int line = config->device_line[p];
+		unsigned int line = port->device_line;
 		char interface[64];
 
 		if (is_pci_address(port->device)) {
 			if (!pci_exists(port->device))
-				ini_complain(&reader, port->name, line,
+				ini_complain(&reader, "port", port->name, line,
 					     "device = %s: no such PCI device; 'dpdk-devbind.py "
 					     "--status-dev net' lists them",
 					     port->device);
 		} else if (strncmp(port->device, "net_", 4) != 0 &&
 			   strncmp(port->device, "eth_", 4) != 0) {
-			ini_complain(&reader, port->name, line,
+			ini_complain(&reader, "port", port->name, line,
 				     "device = %s: expected a PCI address (0000:3b:00.0) or a vdev "
 				     "(net_af_packet0,iface=eth1)",
 				     port->device);
 		} else if ((!strncmp(port->device, "net_af_packet", 13) ||
 			    !strncmp(port->device, "net_af_xdp", 10))) {
 			if (!vdev_argument(port->device, "iface", interface, sizeof(interface)))
-				ini_complain(&reader, port->name, line,
+				ini_complain(&reader, "port", port->name, line,
 					     "device = %s: expected iface=INTERFACE", port->device);
 			else if (!if_nametoindex(interface))
-				ini_complain(&reader, port->name, line,
+				ini_complain(&reader, "port", port->name, line,
 					     "device = %s: there is no interface %s; 'ip link' "
 					     "lists them",
 					     port->device, interface);

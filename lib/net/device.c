@@ -202,6 +202,8 @@ static const char *complete_memif(struct device *device, uint32_t frame, bool ba
 #define AF_XDP_ROOM      2048u
 #define AF_XDP_HEADROOM  256u
 #define AF_XDP_MTU_LIMIT 3374u
+static const char af_xdp_mtu[] =
+	"mtu is too large: net_af_xdp carries at most 3374, a frame to a page";
 
 /* virtio puts its own header before a received frame. */
 #define VIRTIO_HEADER 12u
@@ -220,7 +222,7 @@ static const char *complete_af_xdp(struct device *device, uint32_t mtu, uint32_t
 	uint32_t room = link_frame_size(mtu) + AF_XDP_HEADROOM;
 
 	if (mtu > AF_XDP_MTU_LIMIT)
-		return "mtu is too large: net_af_xdp carries at most 3374, a frame to a page";
+		return af_xdp_mtu;
 	device->room = room > AF_XDP_ROOM ? room : AF_XDP_ROOM;
 	return complete_queues(device, "queue_count", workers);
 }
@@ -272,6 +274,6 @@ int device_parse(struct device *device, const struct net_port_config *config, ui
 	}
 	if (!problem)
 		return 0;
-	*message = net_message("port %s: device %s: %s", config->name, config->device, problem);
+	*message = net_port_message(config, problem == af_xdp_mtu ? config->mtu_line : 0, problem);
 	return -EINVAL;
 }

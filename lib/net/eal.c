@@ -243,8 +243,7 @@ static const char *missing_driver(const struct net_config *config)
 			continue;
 		missing = driver_missing(&device);
 		if (missing)
-			return net_message("port %s: device %s: %s", port->name, port->device,
-					   missing);
+			return net_port_message(port, 0, missing);
 	}
 	return NULL;
 }

@@ -7,6 +7,7 @@
 #include <rte_log.h>
 
 #include "net/message.h"
+#include "net/net.h"
 
 const char *net_message(const char *format, ...)
 {
@@ -17,6 +18,15 @@ const char *net_message(const char *format, ...)
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	return text;
+}
+
+const char *net_port_message(const struct net_port_config *port, unsigned int line,
+			     const char *what)
+{
+	if (port->file)
+		return net_message("%s:%u: [port %s] device = %s: %s", port->file,
+				   line ? line : port->device_line, port->name, port->device, what);
+	return net_message("port %s: device %s: %s", port->name, port->device, what);
 }
 
 void net_warn(const char *format, ...)

@@ -5,8 +5,13 @@
 
 #include <stdbool.h>
 
+struct net_port_config;
+
 /* Formats into the one static buffer that net's messages live in. Control thread only. */
 __attribute__((format(printf, 1, 2))) const char *net_message(const char *format, ...);
+/* What is wrong with a port, and where that stands. line: of another key than its device, or 0. */
+const char *net_port_message(const struct net_port_config *port, unsigned int line,
+			     const char *what);
 /* One line on stderr: something that is not as it should be but works. */
 __attribute__((format(printf, 1, 2))) void net_warn(const char *format, ...);
 

@@ -66,6 +66,10 @@ struct net_port_config {
 	uint8_t gateway4[16]; /* all zero: none */
 	uint8_t gateway6[16];
 	struct net_fault fault[2]; /* by enum net_direction */
+
+	/* Where the administrator wrote this, for messages. */
+	const char *file;                   /* NULL: nowhere */
+	unsigned int device_line, mtu_line; /* 0: not said */
 };
 
 enum net_idle { NET_IDLE_BUSY, NET_IDLE_ADAPTIVE };

@@ -17,7 +17,14 @@
 static int refuse(const struct net_port_config *config, int error, const char **message,
 		  const char *what)
 {
-	*message = net_message("port %s: device %s: %s", config->name, config->device, what);
+	*message = net_port_message(config, 0, what);
+	return error;
+}
+
+static int refuse_mtu(const struct net_port_config *config, int error, const char **message,
+		      const char *what)
+{
+	*message = net_port_message(config, config->mtu_line, what);
 	return error;
 }
 
@@ -116,7 +123,7 @@ static int set_interface_mtu(const struct net_port *port, const struct net_port_
 		return 0;
 	snprintf(text, sizeof(text), "mtu = %u: interface %s does not take it: %s", config->mtu,
 		 interface, rte_strerror(-error));
-	return refuse(config, error, message, text);
+	return refuse_mtu(config, error, message, text);
 }
 
 /* The largest MTU by which ethdev would let the device be set. */
@@ -152,7 +159,7 @@ static int set_mtu(struct net_port *port, const struct net_port_config *config,
 	else
 		snprintf(text, sizeof(text), "mtu = %u: driver %s does not take it: %s",
 			 config->mtu, info->driver_name, rte_strerror(-error));
-	return refuse(config, error, message, text);
+	return refuse_mtu(config, error, message, text);
 }
 
 /* --- opening: everything that needs no buffers ------------------------------------- */
@@ -237,7 +244,8 @@ int port_open(struct net *net, uint32_t index, const char **message)
 	if (error)
 		return error;
 	if (link_path_mtu(config->mtu) == 0)
-		return refuse(config, -EINVAL, message, "mtu is too small for any path MTU (340)");
+		return refuse_mtu(config, -EINVAL, message,
+				  "mtu is too small for any path MTU (340)");
 	if (net->config.caller_runs)
 		error = attach(config, &port->device, message);
 	if (error)

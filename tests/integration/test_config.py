@@ -230,7 +230,7 @@ def devices():
                            ("net_af_packet0", "iface"), ("eth0", "eth0"), ("", "device"),
                            ("net_af_xdp0,iface=absent0", "absent0")):
         text, line = changed(daemon_text(), "device", value)
-        must_refuse("orield", text, line, mention)
+        must_refuse("orield", text, line, "[port wan0]", mention)
     two = daemon_text() + ("[port wan1]\ndevice = net_memif0,role=server,socket=/run/it/m,"
                            "socket-abstract=no\nip = 10.0.1.1/24\n")
     must_refuse("orield", two, len(two.splitlines()) - 1, "wan0")
@@ -239,13 +239,16 @@ def devices():
 @test("B116: what is missing is said")
 def missing():
     for name, text, mention in (("orield", "[daemon]\n", "port"), ("orield", "", "port"),
-                                ("orield", "[port a]\nip = 10.0.0.1/24\n", "device"),
-                                ("oriel-target", "", "export"),
-                                ("oriel-target", "[export a]\nsize = 1M\n", "listen"),
-                                ("oriel-target", "[export a]\nlisten = 10.0.0.1:1\n", "size")):
+                                ("oriel-target", "", "export")):
         status, lines, path = check(name, text)
         expect(status > 0 and len(lines) == 1 and lines[0].startswith(path) and
                mention in lines[0], f"{name} {text!r}: {status} {lines}")
+    for name, text, *mentions in (("orield", "[port a]\nip = 10.0.0.1/24\n", "[port a]", "device"),
+                                  ("oriel-target", "[export a]\nsize = 1M\n", "[export a]",
+                                   "listen"),
+                                  ("oriel-target", "[export a]\nlisten = 10.0.0.1:1\n",
+                                   "[export a]", "size")):
+        must_refuse(name, text, 2, *mentions)
     for name in ("orield", "oriel-target"):
         result = subprocess.run([rig.program(name), "--config", "/run/it/absent.conf", "--check"],
                                 capture_output=True, text=True, timeout=rig.PATIENCE, check=False)

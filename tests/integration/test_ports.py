@@ -63,11 +63,14 @@ class Link:
 
 
 def refused(device, port, *named):
-    """The daemon says in one line why, and ends."""
+    """The daemon says in one line why, and where the last line of `port` stands, and ends."""
     daemon = Daemon("a", device, "10.66.0.1/24", port=port, wait=False)
     expect(daemon.wait() > 0, "the daemon must not start")
     need("net_af_xdp", daemon.log())
     lines = [line for line in daemon.log().splitlines() if line.startswith("orield:")]
+    with open(daemon.config, encoding="ascii") as file:
+        line = file.read().splitlines().index(port.splitlines()[-1]) + 1
+    named += (re.escape(f"{daemon.config}:{line}: [port "), )
     expect(len(lines) == 1 and all(re.search(name, lines[0]) for name in named),
            f"one line with {named}: {daemon.log()}")
 

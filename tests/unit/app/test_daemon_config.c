@@ -91,7 +91,7 @@ Test(daemon_config, every_key_reaches_its_place)
 	cr_assert_eq(port->mtu, 9600);
 	cr_assert_eq(port->gateway4[15], 254);
 	cr_assert_eq(port->gateway6[15], 0xfe);
-	cr_assert_eq(config.device_line[0], 14);
+	cr_assert_eq(port->device_line, 14);
 }
 
 Test(daemon_config, faults_are_shares_of_their_port)
