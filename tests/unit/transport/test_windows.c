@@ -593,6 +593,43 @@ Test(windows, send_with_invalidate_waits_for_a_read_before_it)
 	expect_cqe(raw.qp, 100, 0);
 }
 
+/* RESP-DO-4: of a SEND of several packets it is the last one that waits. */
+Test(windows, the_last_packet_of_a_send_with_invalidate_waits_for_a_read)
+{
+	const uint32_t token = bind_window(0, 8192, READ_WRITE);
+	const struct shm_sge sge = sge_at(&raw.end, 65536, 2048);
+	struct wire_view view;
+
+	post_receive(&raw.end, raw.qp, 100, &sge, 1);
+	raw.end.room = 1;
+	read_packet(P, token, V, 3072);
+	RAW_SEND(&raw, .opcode = OP_RC_SEND_FIRST, .psn = P + 3, .payload = payload,
+		 .payload_length = 1024);
+	RAW_SEND(&raw, .opcode = OP_RC_SEND_LAST_INV, .psn = P + 4, .token = token,
+		 .payload = payload, .payload_length = 5, .ack_request = true);
+	expect_no_cqe(raw.qp);
+	raw.end.room = 100;
+	settle();
+	for (uint32_t i = 0; i < 3; i++) {
+		cr_assert(raw_receive(&raw, &view));
+		cr_assert_eq(view.psn, P + i);
+		cr_assert(view.op->flags & OPF_READ);
+	}
+	raw_expect_ack(&raw, P + 4, 2);
+	cr_assert_eq(expect_cqe(raw.qp, 100, 0).bytes, 1029);
+}
+
+/* ACK-2 */
+Test(windows, send_with_invalidate_that_asks_for_no_ack)
+{
+	const uint32_t token = bind_window(0, 64, READ_WRITE);
+
+	post_sinks(1);
+	RAW_SEND(&raw, .opcode = OP_RC_SEND_ONLY_INV, .psn = P, .token = token);
+	raw_expect_none(&raw);
+	cr_assert_eq(expect_cqe(raw.qp, 100, 0).solicited, 0);
+}
+
 /* --- READ and a dying token ----------------------------------------------------------- */
 
 Test(windows, b29_token_dies_while_its_read_is_answered)
