@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A client's session: its requests, its end, and the freeing of all that it held. */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -228,6 +229,15 @@ static int session_welcome(struct control *control, uint32_t session, int socket
 	return shm_socket_send(socket, &welcome, sizeof(welcome), fds, 3 + workers);
 }
 
+/* It comes up in the log and in status: a client cannot write lines of its own there. */
+static void keep_name(struct session *record, const struct shm_hello *hello)
+{
+	snprintf(record->name, sizeof(record->name), "%.31s", hello->name);
+	for (char *c = record->name; *c; c++)
+		if (!isprint((unsigned char)*c))
+			*c = '?';
+}
+
 int session_open(struct control *control, int socket, const struct shm_hello *hello)
 {
 	struct epoll_event interest = { .events = EPOLLIN | EPOLLRDHUP };
@@ -257,7 +267,7 @@ int session_open(struct control *control, int socket, const struct shm_hello *he
 	record = session_at(control, session);
 	memset(record, 0, sizeof(*record));
 	record->state = SESSION_OPEN;
-	snprintf(record->name, sizeof(record->name), "%.31s", hello->name);
+	keep_name(record, hello);
 	socket_peer(socket, record);
 	control->session[session].socket = socket;
 	if (session > control->highest_session)

@@ -180,6 +180,18 @@ def wrong_hello():
     server.stop()
 
 
+@test("a client's name cannot write lines of its own into the log")
+def name():
+    server = daemon()
+    client = strange_socket(server)
+    client.send(HELLO.pack(1, MAGIC, LAYOUT, 1, 2, b"a\norield: all is lost"))
+    expect_equal(WELCOME.unpack(client.recv(4096))[3], 0, "status of the welcome")
+    client.close()
+    server.wait_log("ended")
+    expect("(a?orield: all is lost, pid" in server.log(), "the name in the log")
+    server.stop()
+
+
 @test("a client whose hello carries descriptors is refused and they are closed")
 def hello_with_descriptors():
     server = daemon()
