@@ -18,10 +18,10 @@ def pcap_frames(path, offset=0):
                 yield frame
 
 
-def pcap_end(path):
-    """Behind the last whole frame."""
-    end = 24
-    for frame in pcap_frames(path):
+def pcap_end(path, offset=0):
+    """Behind the last whole frame, looked for from a position on that it gave before."""
+    end = max(24, offset)
+    for frame in pcap_frames(path, end):
         end += 16 + len(frame)
     return end
 

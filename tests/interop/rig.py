@@ -151,6 +151,7 @@ class Rig:
         self.untagged = address(0, 2)   # of the guest, whatever else it has
         self.lasting = {}
         self.renewed = 0
+        self.recorded = 0, 0    # which guest's recording has been looked at, and how far
 
     def bring_up(self, report):
         if self.link == "vhost":
@@ -252,7 +253,7 @@ class Rig:
         with open(f"{self.dir}/{name}.log", "w") as log:
             return subprocess.Popen([self.programs[name], *words], stdin=subprocess.DEVNULL,
                                     stdout=log, stderr=log,
-                                    env={**os.environ, "ORIEL_SOCKET": self.socket})
+                                    env=self.environment())
 
     def ask_server(self, name, words, patience):
         """Runs a program of ours that asks a server in the guest, which says nothing when it
@@ -325,6 +326,9 @@ class Rig:
         return self.must_succeed(f"connect-out {words}",
                                  self.connect_out_words(version, words, port, mtu), timeout)
 
+    def environment(self):
+        return {**os.environ, "ORIEL_SOCKET": self.socket}
+
     def connect_out_words(self, version, words, port=STOCK_PORT, mtu=1024):
         return [self.programs["connect-out"], "-a", self.guest_address[version], "-p", str(port),
                 "-m", str(mtu), *words.split()]
@@ -334,7 +338,7 @@ class Rig:
         process = subprocess.Popen(self.connect_out_words(version, words, port), text=True,
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT,
-                                   env={**os.environ, "ORIEL_SOCKET": self.socket})
+                                   env=self.environment())
         late = threading.Timer(timeout, process.kill)
         late.start()
         try:
@@ -353,7 +357,7 @@ class Rig:
         try:
             done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   text=True, timeout=timeout,
-                                  env={**os.environ, "ORIEL_SOCKET": self.socket})
+                                  env=self.environment())
         except subprocess.TimeoutExpired as late:
             said = (late.stdout or b"").decode(errors="replace")
             raise Failure(f"{name} did not end within {timeout} s\n{said}") from None
