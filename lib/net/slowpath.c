@@ -68,8 +68,9 @@ static int send_mad(struct net *net, const struct net_peer *peer, const uint8_t 
 				   .hop_limit = OWN_HOP_LIMIT,
 				   .source_port = roce_source_port(0, GSI_QPN, GSI_QPN) };
 	struct frame_template template;
-	uint8_t *data, *bth;
+	struct bth *bth;
 	struct deth *deth;
+	uint8_t *data;
 
 	if (!mbuf)
 		return -ENOBUFS;
@@ -79,10 +80,11 @@ static int send_mad(struct net *net, const struct net_peer *peer, const uint8_t 
 	memcpy(path.destination_gid, peer->remote_gid, 16);
 	frame_template_init(&template, &path);
 	data = rte_pktmbuf_mtod(mbuf, uint8_t *);
-	bth = frame_begin(data, &template, OP_UD_SEND_ONLY);
-	bth_set_qpn((struct bth *)bth, GSI_QPN);
-	bth_set_psn((struct bth *)bth, net->mad_psn++ & PSN_MASK);
-	deth = (struct deth *)(bth + sizeof(struct bth));
+	bth = (struct bth *)frame_begin(data, &template, OP_UD_SEND_ONLY);
+	bth->flags = BTH_MIG; /* as in all that we send */
+	bth_set_qpn(bth, GSI_QPN);
+	bth_set_psn(bth, net->mad_psn++ & PSN_MASK);
+	deth = (struct deth *)(bth + 1);
 	deth->qkey = be32_make(GSI_QKEY);
 	deth->source_qpn = be24_make(GSI_QPN);
 	return slowpath_send(net, mbuf, frame_finish(data, &template, mad, MAD_SIZE));

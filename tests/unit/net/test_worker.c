@@ -146,6 +146,7 @@ Test(slowpath, mads_go_both_ways)
 	cr_assert_arr_eq(answer, peer_mac, 6);
 	cr_assert_arr_eq(answer + 6, our_mac, 6);
 	cr_assert_eq(view.opcode, OP_UD_SEND_ONLY);
+	cr_assert(view.mig_request, "B17: MigReq as RNICs send it");
 	cr_assert_eq(view.qpn, GSI_QPN);
 	cr_assert_eq(be32_get(view_deth(&view)->qkey), GSI_QKEY);
 	cr_assert_eq(be24_get(view_deth(&view)->source_qpn), GSI_QPN);
