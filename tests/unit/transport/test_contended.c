@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Atomics on a word that the owner of the memory changes all the time. */
+/* Memory that its owner changes, revokes or takes away at the very moment when it is used. */
 #include <criterion/criterion.h>
 
 #include "rig.h"
@@ -9,6 +9,7 @@
 #define K raw.end.remote_token
 
 struct transport;
+struct frame;
 bool __real_intent_commit_atomic(struct transport *t, uint64_t parts, uint64_t *target);
 bool __wrap_intent_commit_atomic(struct transport *t, uint64_t parts, uint64_t *target);
 
@@ -17,14 +18,52 @@ static bool contended;
 /* What somebody else does just before the memory is changed; once. */
 static void (*meanwhile)(void);
 
-bool __wrap_intent_commit_atomic(struct transport *t, uint64_t parts, uint64_t *target)
+static void act_meanwhile(void)
 {
 	void (*act)(void) = meanwhile;
 
 	meanwhile = NULL;
 	if (act)
 		act();
+}
+
+bool __wrap_intent_commit_atomic(struct transport *t, uint64_t parts, uint64_t *target)
+{
+	act_meanwhile();
 	return !contended && __real_intent_commit_atomic(t, parts, target);
+}
+
+/* Few bytes to the client's memory, and any from it. */
+void __real_memory_place_odd(uint8_t *to, const uint8_t *from, uint32_t length);
+void __wrap_memory_place_odd(uint8_t *to, const uint8_t *from, uint32_t length);
+void __real_frame_payload(struct frame *frame, const void *bytes, uint32_t length);
+void __wrap_frame_payload(struct frame *frame, const void *bytes, uint32_t length);
+uint32_t __real_frame_finish(uint8_t *frame, const struct frame_template *template,
+			     const void *payload, uint32_t length);
+uint32_t __wrap_frame_finish(uint8_t *frame, const struct frame_template *template,
+			     const void *payload, uint32_t length);
+
+void __wrap_memory_place_odd(uint8_t *to, const uint8_t *from, uint32_t length)
+{
+	act_meanwhile();
+	__real_memory_place_odd(to, from, length);
+}
+
+void __wrap_frame_payload(struct frame *frame, const void *bytes, uint32_t length)
+{
+	act_meanwhile();
+	__real_frame_payload(frame, bytes, length);
+}
+
+/* The frames of the raw peer are made by it as well. */
+static bool finish_is_ours;
+
+uint32_t __wrap_frame_finish(uint8_t *frame, const struct frame_template *template,
+			     const void *payload, uint32_t length)
+{
+	if (finish_is_ours)
+		act_meanwhile();
+	return __real_frame_finish(frame, template, payload, length);
 }
 
 static void fetch_add(uint32_t psn)
@@ -149,4 +188,51 @@ Test(contended, pages_go_while_an_atomic_is_tried)
 		     SHM_ASYNC_QP_ACCESS_ERROR);
 	cr_assert_eq(end_count_events(&raw.end, TRANSPORT_BAD_TOKEN), 0, "not the peer's fault");
 	raw_destroy(&raw);
+}
+
+/* MW-10: nor is what was placed there acknowledged, nor what was read there sent. */
+Test(contended, pages_go_while_bytes_are_moved)
+{
+	static const uint8_t opcodes[] = { OP_RC_WRITE_ONLY, OP_RC_SEND_ONLY, OP_RC_READ_REQUEST };
+	static const uint8_t payload[5] = "pages";
+
+	for (uint32_t i = 0; i < 3; i++) {
+		raw_create(&raw, rig_connection());
+		post_receive(&raw.end, raw.qp, 1,
+			     &(struct shm_sge){ V + 4096, 64, raw.end.local_token }, 1);
+		meanwhile = poison;
+		RAW_SEND(&raw, .opcode = opcodes[i], .psn = P, .address = V, .token = K,
+			 .length = 5, .payload = payload, .payload_length = i < 2 ? 5 : 0,
+			 .ack_request = true);
+		cr_assert_null(meanwhile);
+		raw_expect_nak(&raw, P, i == 1 ? 0x63 : 0x62);
+		raw_expect_none(&raw);
+		expect_cqe(raw.qp, 1, i == 1 ? NT_ACCESS_VIOLATION : NT_CANCELLED);
+		cr_assert_eq(end_count_events(&raw.end, TRANSPORT_QP_ERROR), 1);
+		cr_assert_eq(end_count_events(&raw.end, TRANSPORT_BAD_TOKEN), 0);
+		raw_destroy(&raw);
+	}
+}
+
+/* MW-10 */
+Test(contended, pages_go_while_a_request_is_built)
+{
+	for (uint32_t pieces = 1; pieces <= 2; pieces++) {
+		struct shm_sge sge[2];
+
+		raw_create(&raw, rig_connection());
+		sge[0] = sge[1] = sge_at(&raw.end, 0, 5);
+		meanwhile = poison;
+		finish_is_ours = pieces == 1;
+		post_send(&raw.end, raw.qp,
+			  (struct shm_sqe){ .opcode = SHM_WR_SEND, .request_context = 1 }, sge,
+			  pieces);
+		while (end_poll(&raw.end, raw.now))
+			;
+		cr_assert_null(meanwhile);
+		finish_is_ours = false;
+		raw_expect_none(&raw);
+		expect_cqe(raw.qp, 1, NT_ACCESS_VIOLATION);
+		raw_destroy(&raw);
+	}
 }

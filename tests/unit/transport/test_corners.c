@@ -229,6 +229,9 @@ Test(corners, a_read_across_the_end_of_the_circle_and_its_duplicates)
 			expect_response(i == from ? first : other, psn + i, 1024 * i, 1024);
 		}
 	}
+	/* As long as the whole, from the middle; and behind it, where it would go on. */
+	ask(psn + 1, 1024, 4096);
+	ask(psn + 4, 4096, 1024);
 	ask(psn + 4, 0, 1024);
 	settle();
 	raw_expect_none(&raw);
@@ -255,6 +258,27 @@ Test(corners, all_that_were_agreed_are_kept)
 		cr_assert_eq(view.opcode,
 			     i % 2 ? OP_RC_ATOMIC_ACKNOWLEDGE : OP_RC_READ_RESPONSE_ONLY);
 	}
+}
+
+/* RESP-DUP-4: a new one takes the place of the oldest, which then is not answered again. */
+Test(corners, a_new_read_takes_the_place_of_the_oldest)
+{
+	struct qp_connection connection = rig_connection();
+
+	connection.max_reads_in = 16;
+	reopen_at(connection, P);
+	for (uint32_t i = 0; i < 16; i++)
+		packet(OP_RC_READ_REQUEST, P + i, 8, 0);
+	end_drain(&raw.end);
+	raw.end.room = 0;
+	ask(P, 0, 8);
+	ask(P + 1, 0, 8);
+	ask(P + 16, 8, 16);
+	raw.end.room = 100;
+	settle();
+	expect_response(OP_RC_READ_RESPONSE_ONLY, P + 1, 0, 8);
+	expect_response(OP_RC_READ_RESPONSE_ONLY, P + 16, 8, 16);
+	raw_expect_none(&raw);
 }
 
 /* --- gaps and missing receives -------------------------------------------------------- */

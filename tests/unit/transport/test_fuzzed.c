@@ -438,13 +438,13 @@ static uint32_t draw_psn(void)
 static void draw_again(struct raw_packet *p)
 {
 	const struct kept *kept = &m.kept[(m.taken - 1 - draw(m.taken < 20 ? m.taken : 20)) % KEPT];
-	const uint32_t from = draw(kept->packets);
+	const uint32_t from = draw(kept->packets + chance(5));
 
 	p->opcode = kept->opcode;
 	p->psn = kept->psn + from;
 	p->address = kept->address + from * MTU;
 	p->token = kept->token;
-	p->length = kept->length - (kept->length ? from * MTU : 0);
+	p->length = kept->length > from * MTU ? kept->length - from * MTU : draw(MTU);
 	p->payload_length = 0;
 	if (chance(30))
 		p->length = draw(p->length + 1);
