@@ -146,6 +146,35 @@ Test(cm_passive, duplicate_req_after_the_answer)
 	peer_close(&peer);
 }
 
+/* B62: id and GUID are those of a connection that lives: whatever else differs, it is that one. */
+Test(cm_passive, changed_req_begins_and_changes_nothing)
+{
+	const uint32_t qpn = PEER_QPN;
+	uint8_t mad[256];
+
+	peer_open(&peer, true);
+	for (int established = 0; established <= 1; established++) {
+		peer_send_req(&peer);
+		if (established)
+			peer_send_rtu(&peer);
+		peer.req.qpn = qpn + 1;
+		peer.req.starting_psn++;
+		peer.req.service_id++;
+		peer.req.path_mtu = 1;
+		cm_req_encode(&peer.req, PEER_TID + 7, mad);
+		end_receive(&peer.own, &peer.other, mad);
+		cr_assert_eq(end_events(&peer.own, CM_CONNECT_REQUEST), 1);
+		cr_assert_eq(end_sent(&peer.own, CM_ATTR_REJ), 0);
+		peer_check_state(&peer, established != 0, established == 0, 0);
+		peer.req.qpn = qpn;
+	}
+	cr_assert_eq(cm_disconnect(peer.own.cm, end_last(&peer.own, CM_CONNECT_REQUEST)->connection,
+				   peer.own.now),
+		     0);
+	cr_assert_eq(get_be24(end_last_sent(&peer.own, CM_ATTR_DREQ) + 32), qpn);
+	peer_close(&peer);
+}
+
 /* B62: neither the QPN alone nor the address alone makes a connection stale. */
 Test(cm_passive, other_address_or_other_qpn_is_a_new_connection)
 {
@@ -395,6 +424,8 @@ Test(cm_passive, id_used_again_by_the_peer)
 		/* Now that it is over, its own REQ once more is a duplicate; nothing begins. */
 		end_receive(&peer.own, &peer.other, mad);
 		peer_check_state(&peer, 0, 0, 2);
+		cr_assert_eq(get_be16(end_last_sent(&peer.own, CM_ATTR_REJ) + AT_REASON),
+			     CM_REJ_STALE_CONNECTION);
 		peer_close(&peer);
 	}
 }
