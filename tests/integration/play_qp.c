@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Scenes with what NetworkDirect's own unit tests expect of queue pairs and their completions. */
 #include <string.h>
+#include <unistd.h>
 
 #include "common/sync.h"
 #include "play.h"
@@ -165,12 +166,81 @@ static void inlined(struct end *a, struct end *b)
 	no_result(a, "what was refused");
 }
 
+/* --- asynchronous events ---------------------------------------------------------------------- */
+
+struct told {
+	ORIEL_EVENT event[4];
+	NDK_OBJECT_HEADER *object[4];
+	unsigned int count;
+	bool last; /* OrielEventQpLastWqeReached was among them */
+};
+
+static void on_event(PVOID context, ORIEL_EVENT event, NDK_OBJECT_HEADER *object, ULONG reason)
+{
+	struct told *told = context;
+
+	(void)reason;
+	DEMAND(told->count < 4, "event %d, the fifth", event);
+	told->event[told->count] = event;
+	told->object[told->count++] = object;
+	told->last |= event == OrielEventQpLastWqeReached;
+}
+
+static void expect_told(struct end *b, struct told *told, ORIEL_EVENT event, const NDK_QP *qp)
+{
+	for (unsigned int tries = 0; told->count == 0; tries++) {
+		DEMAND(tries < PATIENCE, "event %d does not come", event);
+		OrielProgress(b->adapter);
+		usleep(1000);
+	}
+	DEMAND(told->event[0] == event && told->object[0] == &qp->Header, "event %d instead of %d",
+	       told->event[0], event);
+}
+
+/* What the peer's request does to a queue pair is told to its owner, once, and what it was. */
+static void events(struct end *a, struct end *b)
+{
+	NDK_QP *from = create_qp(a, NULL), *to = create_qp(b, NULL);
+	const UINT32 token = NdkGetRemoteTokenFromMr(b->mr);
+	NDK_SGE data = sge_at(a, 0, 8), room = sge_at(b, 0, 7);
+	const UINT64 end = (uintptr_t)b->bytes + MEMORY - 7;
+	struct told told = { 0 };
+	NDK_SRQ *srq;
+
+	OrielSetEventHandler(b->adapter, on_event, &told);
+	connect_qps(a, from, b, to);
+	SUCCEEDS(NdkRead(from, NULL, &data, 1, end, token, 0));
+	result(a, STATUS_ACCESS_VIOLATION, "past the end");
+	expect_told(b, &told, OrielEventQpAccessError, to);
+	no_result(b, "more events");
+	DEMAND(told.count == 1, "%u events", told.count);
+
+	told = (struct told){ 0 };
+	from = create_qp(a, NULL);
+	to = create_qp(b, NULL);
+	connect_qps(a, from, b, to);
+	SUCCEEDS(NdkReceive(to, NULL, &room, 1));
+	SUCCEEDS(NdkSend(from, NULL, &data, 1, 0));
+	result(a, STATUS_DATA_ERROR, "longer than the receive");
+	result(b, STATUS_DATA_OVERRUN, "its receive");
+	expect_told(b, &told, OrielEventQpInvalidRequest, to);
+
+	told = (struct told){ 0 };
+	srq = create_srq(b, 4, 0, NULL, NULL);
+	from = create_qp(a, NULL);
+	to = create_qp_with_srq(b, srq, NULL);
+	connect_qps(a, from, b, to);
+	SUCCEEDS(NdkRead(from, NULL, &data, 1, end, token, 0));
+	result(a, STATUS_ACCESS_VIOLATION, "past the end");
+	expect_told(b, &told, OrielEventQpAccessError, to);
+	until(a, b, &told.last, "the last receive of an SRQ's queue pair is not told");
+	DEMAND(told.count == 2 && told.object[1] == &to->Header, "%u events", told.count);
+	OrielSetEventHandler(b->adapter, NULL, NULL);
+}
+
 const struct scene qp_scenes[] = {
-	{ "qp-flushed", flushed },
-	{ "qp-short-receive", short_receive },
-	{ "qp-violation", violation },
-	{ "qp-no-receive", no_receive },
-	{ "qp-inlined", inlined },
-	{ "qp-nothing", nothing },
-	{ NULL, NULL },
+	{ "qp-flushed", flushed },     { "qp-short-receive", short_receive },
+	{ "qp-violation", violation }, { "qp-no-receive", no_receive },
+	{ "qp-inlined", inlined },     { "qp-nothing", nothing },
+	{ "qp-events", events },       { NULL, NULL },
 };

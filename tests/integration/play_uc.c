@@ -128,6 +128,49 @@ static void lost(struct end *a, struct end *b)
 	same(a, 0, b, 0, 4096);
 }
 
+/* Whether a message is whole: each packet of it says its number. */
+static void check_whole(struct end *b, const NDK_RESULT_EX *entry, ULONG length)
+{
+	SUCCEEDS(entry->Status);
+	DEMAND(entry->BytesTransferred == length, "%u bytes", entry->BytesTransferred);
+	for (ULONG i = 1; i < length; i++)
+		DEMAND(b->bytes[i] == b->bytes[0], "byte %u is of message %u, the first of %u", i,
+		       b->bytes[i], b->bytes[0]);
+}
+
+/*
+ * Over a link that loses frames a message of five packets comes whole or not at all, and leaves its
+ * receive to the next. A reliable write behind each tells that there is no more to come of it.
+ */
+static void whole(struct end *a, struct end *b)
+{
+	const ULONG length = 4096 + 100;
+	NDK_SGE out = sge_at(a, 0, length), in = sge_at(b, 0, length);
+	NDK_QP *qp[2], *from = create_qp(a, NULL), *to = create_qp(b, NULL);
+	unsigned int came = 0;
+
+	join(a, b, qp);
+	connect_qps(a, from, b, to);
+	SUCCEEDS(NdkReceive(qp[1], NULL, &in, 1));
+	for (uint8_t number = 1; number <= 30; number++) {
+		NDK_RESULT_EX entry;
+
+		memset(a->bytes, number, length);
+		SUCCEEDS(NdkSend(qp[0], NULL, &out, 1, 0));
+		result(a, STATUS_SUCCESS, "an unreliable send");
+		SUCCEEDS(NdkWrite(from, NULL, NULL, 0, 0, 0, 0));
+		result(a, STATUS_SUCCESS, "a reliable write");
+		OrielProgress(b->adapter);
+		if (NdkGetCqResultsEx(b->cq, &entry, 1) == 0)
+			continue;
+		check_whole(b, &entry, length);
+		SUCCEEDS(NdkReceive(qp[1], NULL, &in, 1));
+		came++;
+	}
+	printf("%u of 30 messages came\n", came);
+	DEMAND(came > 0 && came < 30, "%u of 30", came);
+}
+
 /*
  * A peer that tries tokens does not go on for ever: nothing is said to it, but the queue pair that
  * hears it fails. The daemon of b has a budget of three.
@@ -182,6 +225,6 @@ static void window(struct end *a, struct end *b)
 
 const struct scene uc_scenes[] = {
 	{ "uc-sends", sends }, { "uc-writes", writes }, { "uc-refused", refused },
-	{ "uc-lost", lost },   { "uc-window", window }, { "uc-guess", guess },
-	{ NULL, NULL },
+	{ "uc-lost", lost },   { "uc-whole", whole },   { "uc-window", window },
+	{ "uc-guess", guess }, { NULL, NULL },
 };

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Queue pairs of all types and shared receive queues: one program plays both ends of a link."""
+import subprocess
+
 import rig
 from rig import Daemon, Process, expect_equal, test
 
@@ -165,6 +167,23 @@ def uc_guess():
     expect_equal((guesser.stop(), guard.stop()), (0, 0), "exit status")
 
 
+def fault(*words):
+    """The link to b, as orielctl sets it."""
+    result = subprocess.run([rig.program("orielctl"), "--socket", Pair.a.socket, "fault", "link",
+                             "transmit", *words], capture_output=True, text=True,
+                            timeout=rig.PATIENCE, check=False)
+    expect_equal((result.returncode, result.stderr), (0, ""), f"orielctl fault {words}")
+
+
+@test("UC: over a link that loses frames a message comes whole or not at all")
+def uc_whole():
+    fault("loss=10%", "seed=5")
+    try:
+        rig.note(play("uc-whole"))
+    finally:
+        fault("off")
+
+
 @test("UC: a window is bound, used and invalidated")
 def uc_window():
     play("uc-window")
@@ -309,6 +328,11 @@ def qp_no_receive():
 @test("NDK_OP_FLAG_INLINE: the bytes at the post, any number of pieces, any token")
 def qp_inlined():
     play("qp-inlined")
+
+
+@test("what a peer does to a queue pair is told to its owner once, by its kind; the last of an SRQ too")
+def qp_events():
+    play("qp-events")
 
 
 @test("requests of no bytes need neither address nor token, and tell whether the peer is there")

@@ -262,6 +262,9 @@ struct shm_sge host_sge(const struct host *host, struct rng *rng, uint32_t offse
 {
 	const uint32_t way = rng_below(rng, 16);
 
+	/* One of no bytes may name anything. */
+	if (length == 0 && way % 2)
+		return (struct shm_sge){ (uint64_t)way << 60, 0, way };
 	if (way == 0)
 		return (struct shm_sge){ (uint64_t)host->segment << LOGICAL_OFFSET_BITS | offset,
 					 length, memory_privileged_token(host->memory) };

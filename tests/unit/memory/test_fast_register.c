@@ -45,6 +45,8 @@ static void invalidate(uint32_t token, bool by_peer)
 	cr_assert_eq(token_invalidate(rig.memory, &rig.who, token, by_peer, &slot, &grace),
 		     ACCESS_OK);
 	cr_expect_neq(grace, 0);
+	/* Both tokens, before the grace period begins. */
+	expect_reason(rig_access(&rig, local, RIG_BASE, 1, RIGHT_LOCAL_READ), ACCESS_DEAD);
 	cr_expect_eq(token_recycle(rig.memory, 0, slot), 0, "nothing for the stock");
 }
 
@@ -163,6 +165,24 @@ Test(fast_register, without_remote_token_the_local_one_names_it)
 	invalidate(local, false);
 	expect_reason(rig_access(&rig, local, RIG_BASE, 8, RIGHT_LOCAL_READ), ACCESS_DEAD);
 	cr_expect_eq(fast_register(&ask), ACCESS_OK);
+}
+
+/* NDK_OP_FLAG_ALLOW_LOCAL_WRITE: each registration has the rights that it asked for. */
+Test(fast_register, local_write_and_remote_rights_only_when_asked_for)
+{
+	struct fast_register_request ask = good_request();
+
+	ask.rights = RIGHT_REMOTE_READ;
+	cr_assert_eq(fast_register(&ask), ACCESS_OK);
+	expect_reason(rig_access(&rig, local, RIG_BASE, 8, RIGHT_LOCAL_READ), ACCESS_OK);
+	expect_reason(rig_access(&rig, local, RIG_BASE, 8, RIGHT_LOCAL_WRITE), ACCESS_RIGHTS);
+	expect_reason(rig_access(&rig, remote, RIG_BASE, 8, RIGHT_REMOTE_READ), ACCESS_OK);
+	expect_reason(rig_access(&rig, remote, RIG_BASE, 8, RIGHT_REMOTE_WRITE), ACCESS_RIGHTS);
+	invalidate(remote, false);
+	ask.rights = RIGHT_LOCAL_WRITE | RIGHT_REMOTE_WRITE;
+	cr_assert_eq(fast_register(&ask), ACCESS_OK);
+	expect_reason(rig_access(&rig, local, RIG_BASE, 8, RIGHT_LOCAL_WRITE), ACCESS_OK);
+	expect_reason(rig_access(&rig, remote, RIG_BASE, 8, RIGHT_REMOTE_READ), ACCESS_RIGHTS);
 }
 
 Test(fast_register, deregistration_frees_tokens_and_segment)

@@ -283,6 +283,26 @@ Test(windows, w23_write_through_a_read_window)
 	cr_assert_eq(raw.end.bytes[1], 1);
 }
 
+static void expect_no_write(uint32_t flags)
+{
+	const uint32_t token = bind_window(0, 64, flags);
+
+	RAW_SEND(&raw, .opcode = OP_RC_WRITE_ONLY, .psn = P, .address = V, .token = token,
+		 .length = 8, .payload = payload, .payload_length = 8);
+	raw_expect_nak(&raw, P, 0x62);
+}
+
+/* NDK_OP_FLAG_ALLOW_REMOTE_WRITE is two bits, of which one alone is another right, or none. */
+Test(windows, local_write_is_not_remote_write)
+{
+	expect_no_write(SHM_FLAG_ALLOW_LOCAL_WRITE);
+}
+
+Test(windows, half_of_remote_write_is_none)
+{
+	expect_no_write(SHM_FLAG_ALLOW_REMOTE_WRITE & ~SHM_FLAG_ALLOW_LOCAL_WRITE);
+}
+
 Test(windows, w23_atomic_without_the_right)
 {
 	const uint32_t token = bind_window(0, 64, READ_WRITE);
