@@ -268,6 +268,21 @@ Test(revoke, destroying_a_window_unbinds_it)
 }
 
 /* A worker's invalidate waits while the control thread destroys the window: either order. */
+/* More lives than there are places for tokens. */
+Test(revoke, destroying_a_window_gives_its_place_back)
+{
+	struct rig_region r = rig_register(&rig, RIG_BASE, RIGHT_LOCAL_WRITE);
+	uint64_t grace;
+
+	for (int i = 0; i < 200; i++) {
+		struct bind_request ask = rig_bind_request(&rig, r.region, rig_window(&rig));
+
+		cr_assert_eq(window_bind(rig.memory, &rig.who, &ask), ACCESS_OK, "life %d", i);
+		cr_assert_eq(window_destroy(rig.memory, ask.window, &grace), 0);
+		window_destroy_finish(rig.memory, ask.window);
+	}
+}
+
 Test(revoke, window_destroyed_during_its_invalidate)
 {
 	for (int order = 0; order < 2; order++) {
