@@ -299,23 +299,27 @@ Test(forged, rnr_behind_an_unanswered_read)
 	expect_cqe(raw.qp, 2, 0);
 }
 
-/* REQ-RNR-1: it had arrived after all, and nothing is left to wait for. */
+/* REQ-RNR-1: it had arrived after all; what was dropped behind it goes again, and nothing waits. */
 Test(forged, late_ack_ends_an_rnr_wait)
 {
 	uint64_t before = raw.now;
 
 	post(SHM_WR_SEND, 1, 8);
-	cr_assert_eq(frames_out(), 1);
+	post(SHM_WR_SEND, 2, 8);
+	cr_assert_eq(frames_out(), 2);
 	answer(S, 0x20);
-	post(SHM_WR_WRITE, 2, 8);
+	post(SHM_WR_WRITE, 3, 8);
 	raw_expect_none(&raw);
 	ack(S);
 	expect_cqe(raw.qp, 1, 0);
-	expect_frame(OP_RC_WRITE_ONLY, S + 1);
-	/* Its timer is its own, not what was left of the wait. */
+	expect_frame(OP_RC_SEND_ONLY, S + 1);
+	expect_frame(OP_RC_WRITE_ONLY, S + 2);
+	raw_expect_none(&raw);
+	/* Their timer is their own, not what was left of the wait. */
 	sleep_until_deadline();
 	cr_assert_leq(raw.now - before, 4 * T14);
-	expect_frame(OP_RC_WRITE_ONLY, S + 1);
+	expect_frame(OP_RC_SEND_ONLY, S + 1);
+	expect_frame(OP_RC_WRITE_ONLY, S + 2);
 }
 
 /* REQ-DONE-1: after its end nothing that comes makes any difference. */
