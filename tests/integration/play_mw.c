@@ -156,6 +156,37 @@ static void ended_elsewhere(struct end *a, struct end *b)
 	peer_reads(&p, token, 0, 64, STATUS_ACCESS_VIOLATION, "ended by its owner elsewhere");
 }
 
+/* C10-72: to a queue pair of another domain a window is as good as none, whoever asks. */
+static void foreign(struct end *a, struct end *b)
+{
+	struct sync sync = sync_begin(b->adapter);
+	struct panes p, other;
+	struct end stranger;
+	UINT32 token;
+
+	panes_set_up(&p, a, b);
+	token = bound(&p, 0, 4096, BOTH);
+	SUCCEEDS(sync_end(&sync, NdkCreatePd(b->adapter, sync_created, &sync, NULL)));
+	stranger = *b;
+	stranger.pd = (NDK_PD *)sync.object;
+	other = p;
+	other.b = &stranger;
+	panes_join(&other);
+	peer_reads(&other, token, 0, 64, STATUS_ACCESS_VIOLATION, "a read");
+	peer_writes(&other, token, 0, 64, STATUS_ACCESS_VIOLATION, "a write");
+	expect_status(NdkBind(other.to, NULL, p.mr, p.mw, p.base, 64, READ),
+		      STATUS_INVALID_PARAMETER, "a bind");
+	expect_status(NdkInvalidate(other.to, NULL, &p.mw->Header, 0), STATUS_INVALID_PARAMETER,
+		      "an invalidate");
+	SUCCEEDS(NdkReceive(other.to, NULL, NULL, 0));
+	SUCCEEDS(NdkSendAndInvalidate(other.from, NULL, NULL, 0, 0, token));
+	result(b, STATUS_INVALID_DEVICE_REQUEST, "the receive of an end by its peer");
+	/* Nobody answers that, and all its retries need not be waited for. */
+	NdkFlush(other.from);
+	DEMAND(!NT_SUCCESS(any_result(a, "an end by its peer").Status), "it went well");
+	peer_reads(&p, token, 0, 64, STATUS_SUCCESS, "still bound for its own");
+}
+
 /* MwType2AdvancedTest: a window is closed while a peer reads through it without a pause. */
 static void closed_in_use(struct end *a, struct end *b)
 {
@@ -253,6 +284,7 @@ const struct scene mw_scenes[] = {
 	{ "mw-deregistered", deregistered },
 	{ "mw-owner-closed", owner_closed },
 	{ "mw-ended-elsewhere", ended_elsewhere },
+	{ "mw-foreign", foreign },
 	{ "mw-closed-in-use", closed_in_use },
 	{ "mw-domain", domain_waits },
 	{ "mw-in-error", bound_in_error },

@@ -431,6 +431,11 @@ def mw_ended_elsewhere():
     play("mw-ended-elsewhere")
 
 
+@test("C10-72: a window of another domain is as good as none to a queue pair and its peer")
+def mw_foreign():
+    play("mw-foreign")
+
+
 @test("NdkCloseMw while a peer reads through the window")
 def mw_closed_in_use():
     play("mw-closed-in-use")
