@@ -3,6 +3,7 @@
 #include "orield/config.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,8 @@ struct parse {
 	uint64_t seen_fault[NET_MAX_PORTS];
 	unsigned int fault_line[NET_MAX_PORTS];
 	unsigned int port_line[NET_MAX_PORTS]; /* of its first key */
+	unsigned int gateway_line[NET_MAX_PORTS];
+	unsigned int rate_line; /* [congestion]: of line-rate and minimum-rate, the later */
 	uint64_t seen_congestion;
 	bool has_v4[NET_MAX_PORTS], has_v6[NET_MAX_PORTS];
 };
@@ -114,7 +117,11 @@ static void set_socket_group(struct parse *parse, const struct ini_entry *entry)
 {
 	struct control_config *control = &parse->config->control;
 
-	ini_get_string(entry, control->socket_group, sizeof(control->socket_group));
+	if (!ini_get_string(entry, control->socket_group, sizeof(control->socket_group)))
+		return;
+	if (!parse->caller_runs && entry->value[0] && !getgrnam(entry->value))
+		ini_refuse(entry, "a group of this machine; 'groupadd --system %s' makes it",
+			   entry->value);
 }
 
 static void set_idle(struct parse *parse, const struct ini_entry *entry)
@@ -303,6 +310,7 @@ static void set_gateway(struct parse *parse, const struct ini_entry *entry)
 	const char *list = entry->value;
 	char element[96];
 
+	parse->gateway_line[port_number(parse)] = entry->reader->line;
 	while (ini_next(&list, element, sizeof(element))) {
 		uint8_t gid[16];
 		bool v4;
@@ -440,6 +448,8 @@ static void on_entry(void *context, const struct ini_entry *entry)
 		parse->fault_line[port_number(parse)] = entry->reader->line;
 		run_key(parse, entry, fault_keys, &parse->seen_fault[port_number(parse)]);
 	} else if (!strcmp(entry->section, "congestion")) {
+		if (!strcmp(entry->key, "line-rate") || !strcmp(entry->key, "minimum-rate"))
+			parse->rate_line = entry->reader->line;
 		config_congestion_key(&parse->config->congestion, entry, &parse->seen_congestion);
 	} else {
 		ini_refuse(entry, "a section [daemon], [congestion], [port NAME] or [fault NAME]");
@@ -487,7 +497,7 @@ static void check_whole(struct parse *parse)
 				     "expected ip = ADDRESS/LENGTH");
 		if ((memcmp(port->gateway4, none, 16) != 0 && !parse->has_v4[p]) ||
 		    (memcmp(port->gateway6, none, 16) != 0 && !parse->has_v6[p]))
-			ini_complain(reader, "port", port->name, parse->port_line[p],
+			ini_complain(reader, "port", port->name, parse->gateway_line[p],
 				     "gateway is of a family in which the port has no address");
 		for (uint32_t q = 0; q < p; q++)
 			if (port->device[0] && !strcmp(port->device, net->port[q].device))
@@ -495,7 +505,7 @@ static void check_whole(struct parse *parse)
 					     "device %s is already that of port %s", port->device,
 					     net->port[q].name);
 	}
-	config_congestion_check(&parse->config->congestion, reader);
+	config_congestion_check(&parse->config->congestion, reader, parse->rate_line);
 	if (!net->workers) {
 		/* On a machine of one processor, both share it. */
 		net->worker_cpu[0] = sysconf(_SC_NPROCESSORS_ONLN) > 1 ? 1 : 0;

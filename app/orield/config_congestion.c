@@ -175,9 +175,9 @@ void config_congestion_key(struct congestion_parameters *parameters, const struc
 }
 
 void config_congestion_check(const struct congestion_parameters *parameters,
-			     struct ini_reader *reader)
+			     struct ini_reader *reader, unsigned int line)
 {
 	if (parameters->line_rate && parameters->minimum_rate > parameters->line_rate)
-		ini_complain(reader, "congestion", NULL, 0,
+		ini_complain(reader, "congestion", NULL, line,
 			     "minimum-rate is above line-rate: expected it below");
 }

@@ -150,8 +150,11 @@ def daemon_words():
     for value in ("1M", "1000000", "25G", "10000G"):
         must_pass("orield", changed(changed(daemon_text(), "minimum-rate", "1M")[0], "line-rate",
                                     value)[0], f"line-rate = {value}")
-    status, lines, _ = check("orield", changed(daemon_text(), "line-rate", "10M")[0])
-    expect(status > 0 and "minimum-rate" in lines[0], f"minimum above the line: {lines}")
+    text, line = changed(daemon_text(), "line-rate", "10M")
+    line = max(line, changed(text, "minimum-rate", "100M")[1])
+    must_refuse("orield", text, line, "[congestion]", "minimum-rate")
+    must_refuse("orield", daemon_text().replace("[daemon]\n", "[daemon]\nsocket-group = no-such\n"),
+                daemon_text().splitlines().index("[daemon]") + 2, "socket-group", "no-such")
 
 
 @test("B82: addresses of a port: unicast with a length, once; a mapped address is refused")
@@ -163,6 +166,8 @@ def daemon_addresses():
     plain = changed(daemon_text(), "gateway", "fd00::fe")[0]
     must_pass("orield", changed(plain, "ip", "fd00::1/64")[0], "IPv6 alone")
     must_pass("orield", changed(daemon_text(), "ip", "10.0.0.1/24")[0], "IPv4 alone")
+    text, line = changed(changed(daemon_text(), "ip", "10.0.0.1/24")[0], "gateway", "fd00::fe")
+    must_refuse("orield", text, line, "[port wan0]", "gateway")
 
 
 @test("B116: duplicate keys, unknown keys and unknown sections are errors, not ignored")
