@@ -118,9 +118,11 @@ const char *forge_harmless(struct world *world, struct sim_buffer *buffer,
 /* Any bits of the headers behind the outer ones, but whose queue pair it is. */
 void forge_wild(struct world *world, uint8_t *frame, const struct frame_facts *facts);
 void forge_future(struct world *world, const struct end *end, struct sim_buffer *buffer);
-/* A READ or atomic that was carried out: as if it had been another one. What, or NULL: it is none.
+/*
+ * A READ or atomic that `end` has carried out: as if it had been another one. What, or NULL: it is
+ * none.
  */
-const char *forge_again(struct world *world, struct sim_buffer *buffer);
+const char *forge_again(struct world *world, const struct end *end, struct sim_buffer *buffer);
 /* Whether what forge_fault() has made of an answer goes no further. */
 bool forge_swallows(const struct end *receiver, const struct frame_facts *facts);
 /* A frame of a request whose fault the network makes: which one, or NULL. */

@@ -3,6 +3,7 @@
  * Frames that no right peer sends, under a right ICRC: what the transport must refuse in silence,
  * what must make no difference, and what must end the queue pair.
  */
+#include "peek.h"
 #include "sim.h"
 
 #define PSNS 0x1000000u
@@ -13,6 +14,15 @@ static void put(uint8_t *p, uint64_t value, unsigned int bytes)
 		p[bytes] = (uint8_t)value;
 		value >>= 8;
 	}
+}
+
+static uint64_t get(const uint8_t *p, unsigned int bytes)
+{
+	uint64_t value = 0;
+
+	while (bytes--)
+		value = value << 8 | *p++;
+	return value;
 }
 
 /* --- any frame -------------------------------------------------------------------- */
@@ -149,7 +159,38 @@ static void turn_kind(struct rng *rng, struct sim_buffer *buffer, struct frame_f
 	reshape(buffer, facts, 0);
 }
 
-const char *forge_again(struct world *world, struct sim_buffer *buffer)
+/* Whether what `end` has carried out at this PSN is no READ, which might be just what is asked for.
+ */
+static bool is_past_and_no_read(const struct end *end, uint32_t psn)
+{
+	const uint32_t number = witness_find(end->peer, psn);
+
+	return number && peek_is_past(&end->host->arena, end->index, psn) &&
+	       witness_message(end->peer, number)->kind != KIND_READ;
+}
+
+/*
+ * More bytes than there are left of a READ: from its start, all of them from its second packet, or
+ * some behind its last.
+ */
+static const char *ask_for_more(struct world *world, const struct end *end, uint8_t *bth,
+				uint32_t psn, uint32_t length)
+{
+	const uint32_t mtu = end->pair->mtu, packets = (length + mtu - 1) / mtu;
+	const bool middle = packets > 1 && (psn & 1);
+	const uint32_t over = middle ? 1 : packets;
+
+	if (!middle &&
+	    (packets == 0 || !(psn & 2) || !is_past_and_no_read(end, (psn + packets) % PSNS))) {
+		put(bth + 24, length + one_or_more(&world->weather, 4096), 4);
+		return "more bytes";
+	}
+	put(bth + 9, psn + over, 3);
+	put(bth + 12, get(bth + 12, 8) + (uint64_t)over * mtu, 8);
+	return middle ? "as many bytes from its middle" : "bytes behind its end";
+}
+
+const char *forge_again(struct world *world, const struct end *end, struct sim_buffer *buffer)
 {
 	struct rng *rng = &world->weather;
 	const char *what = "another kind";
@@ -161,8 +202,7 @@ const char *forge_again(struct world *world, struct sim_buffer *buffer)
 	    (facts.opcode != 0x0c && facts.opcode != 0x13 && facts.opcode != 0x14))
 		return NULL;
 	bth = buffer->bytes + facts.bth;
-	length = (uint32_t)bth[24] << 24 | (uint32_t)bth[25] << 16 | (uint32_t)bth[26] << 8 |
-		 bth[27];
+	length = (uint32_t)get(bth + 24, 4);
 	/* Of a READ of nothing, token and address are not looked at. */
 	switch (facts.opcode == 0x0c && length == 0 ? 2 + rng_below(rng, 2) : rng_below(rng, 4)) {
 	case 0:
@@ -175,8 +215,7 @@ const char *forge_again(struct world *world, struct sim_buffer *buffer)
 		break;
 	case 2:
 		if (facts.opcode == 0x0c) {
-			put(bth + 24, length + one_or_more(rng, 4096), 4);
-			what = "more bytes";
+			what = ask_for_more(world, end, bth, facts.psn, length);
 		} else {
 			bth[0] ^= 0x07;
 		}

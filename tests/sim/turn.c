@@ -116,7 +116,7 @@ static bool receive_changed(struct sim_worker *worker, struct sim_buffer *buffer
 
 	if (end == NULL || !peek_is_past(&worker->host->arena, end->index, view->psn))
 		return false;
-	what = forge_again(world, buffer);
+	what = forge_again(world, end, buffer);
 	if (what == NULL)
 		return false;
 	if (wire_parse(buffer->bytes, buffer->packet.length, &changed) != WIRE_OK)

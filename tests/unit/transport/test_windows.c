@@ -693,6 +693,30 @@ Test(windows, w09d_duplicate_read_through_a_dead_token)
 	raw_expect_ack(&raw, P + 1, 2);
 }
 
+/* RESP-READ-4: and if it dies while the READ is sent again, the NAK has the PSN that is due. */
+Test(windows, token_dies_while_its_read_is_sent_again)
+{
+	const uint32_t token = bind_window(0, 4096, READ_WRITE);
+	struct wire_view view;
+
+	read_packet(P, token, V, 4096);
+	end_drain(&raw.end);
+	raw.end.room = 2;
+	read_packet(P, token, V, 4096);
+	for (uint32_t i = 0; i < 2; i++) {
+		cr_assert(raw_receive(&raw, &view));
+		cr_assert_eq(view.psn, P + i);
+	}
+	invalidate(token, 7);
+	settle();
+	raw.end.room = 100;
+	settle();
+	raw_expect_nak(&raw, P + 2, 0x62);
+	raw_expect_none(&raw);
+	expect_cqe(raw.qp, 7, 0);
+	cr_assert_eq(qp_get_state(raw.end.shared, raw.qp->index), QP_RTS);
+}
+
 Test(windows, token_dies_in_the_middle_of_a_write)
 {
 	const uint32_t token = bind_window(0, 4096, READ_WRITE);
