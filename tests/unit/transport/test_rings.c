@@ -116,6 +116,41 @@ Test(rings, cursors_wrap_at_32_bits)
 	cr_assert_eq(qa->memory->send.done, 0xfffffff0u + 200);
 }
 
+/* The smallest queues, and one whose ring is larger than its depth, with every kind. */
+Test(rings, small_queues_whose_cursors_wrap)
+{
+	static const uint8_t requests[] = { SHM_WR_WRITE, SHM_WR_READ, SHM_WR_SEND };
+	const struct shm_sge sge = sge_at(&rig.a, 0, 2500), sink = sge_at(&rig.b, 8192, 2500);
+	uint64_t context = 0;
+
+	for (uint32_t depth = 1; depth <= 3; depth++) {
+		struct rig_qp *na = end_open_qp(&rig.a, 0, depth), *nb = end_open_qp(&rig.b, 0, 8);
+		struct qp *qp = arena_record(&rig.a.arena, ARENA_QPS, na->index);
+
+		rig_join(&rig, na, nb, rig_connection(), rig_connection());
+		qp->send.taken = na->memory->send.tail = 0xfffffffa;
+		qp->requester = requester_word(requester_una(qp->requester), 0xfffffffa);
+		for (uint32_t round = 0; round < 12; round++) {
+			for (uint32_t i = 0; i < depth; i++) {
+				const uint8_t opcode = requests[(round + i) % 3];
+
+				if (opcode == SHM_WR_SEND)
+					post_receive(&rig.b, nb, 7, &sink, 1);
+				post_send(&rig.a, na,
+					  (struct shm_sqe){ .opcode = opcode,
+							    .request_context = context + i,
+							    .address = RIG_BASE,
+							    .token = rig.b.remote_token },
+					  &sge, 1);
+			}
+			rig_settle(&rig);
+			for (uint32_t i = 0; i < depth; i++)
+				expect_cqe(na, context++, 0);
+		}
+		cr_assert_eq(na->memory->send.done, 0xfffffffa + 12 * depth);
+	}
+}
+
 Test(rings, a_full_ring_is_served_in_order)
 {
 	for (uint64_t round = 0; round < 5; round++) {
