@@ -150,12 +150,25 @@ Test(bind, a_bound_window_must_be_invalidated_first)
 /* IBTA C10-72 as far as the library can see it. */
 Test(bind, all_three_are_of_one_domain)
 {
+	NDK_MW *own, *other;
 	struct rig rig;
+	NDK_PD *pd;
+	MDL *mdl;
 
 	set_up(&rig);
-	rig.mw = rig_create_mw(&rig, rig_create_pd(&rig));
-	cr_expect_eq(bind_at(&rig, 0, 8, 0), STATUS_INVALID_PARAMETER);
+	pd = rig.pd;
+	own = rig.mw;
+	mdl = rig.mdl;
+	rig.pd = rig_create_pd(&rig);
+	rig.mw = other = rig_create_mw(&rig, rig.pd);
+	cr_expect_eq(bind_at(&rig, 0, 8, 0), STATUS_INVALID_PARAMETER, "the window");
+	cr_expect_eq(NdkInvalidate(rig.qp, NULL, &other->Header, 0), STATUS_INVALID_PARAMETER);
+	rig_memory(&rig, NDK_MR_FLAG_ALLOW_LOCAL_WRITE);
+	rig.mw = own;
+	cr_expect_eq(bind_at(&rig, 0, 8, 0), STATUS_INVALID_PARAMETER, "the region");
+	rig.pd = pd;
 	rig_close(&rig);
+	OrielFreeMemory(mdl);
 }
 
 Test(bind, region_must_be_registered)
