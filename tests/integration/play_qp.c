@@ -166,6 +166,87 @@ static void inlined(struct end *a, struct end *b)
 	no_result(a, "what was refused");
 }
 
+/* --- what NDKPI lacks ------------------------------------------------------------------------- */
+
+static uint64_t word_at(const struct end *end, uint64_t offset)
+{
+	uint64_t word;
+
+	memcpy(&word, end->bytes + offset, sizeof(word));
+	return word;
+}
+
+static void expect_old(struct end *a, NDK_OPERATION_TYPE type, uint64_t old)
+{
+	NDK_RESULT_EX entry = result(a, STATUS_SUCCESS, "an atomic");
+
+	DEMAND(entry.Type == type, "type %x", (unsigned int)entry.Type);
+	DEMAND(word_at(a, 0) == old, "the old value is %llx", (unsigned long long)word_at(a, 0));
+}
+
+/* Atomics on the integer in host order, answered by the old value; off its eight bytes an error. */
+static void atomics(struct end *a, struct end *b)
+{
+	NDK_QP *from = create_qp(a, NULL), *to = create_qp(b, NULL);
+	const UINT32 token = NdkGetRemoteTokenFromMr(b->mr);
+	const UINT64 word = (uintptr_t)b->bytes + 64;
+	const uint64_t first = 0xfffffffffffffff0ull;
+	NDK_SGE old = sge_at(a, 0, 8);
+
+	connect_qps(a, from, b, to);
+	memcpy(b->bytes + 64, &first, sizeof(first));
+	SUCCEEDS(OrielFetchAdd(from, NULL, &old, word, token, 0x11, 0));
+	expect_old(a, OrielOperationTypeFetchAdd, first);
+	DEMAND(word_at(b, 64) == 1, "it wraps");
+	SUCCEEDS(OrielCompareSwap(from, NULL, &old, word, token, 2, 5, 0));
+	expect_old(a, OrielOperationTypeCompareSwap, 1);
+	DEMAND(word_at(b, 64) == 1, "another value is left alone");
+	SUCCEEDS(OrielCompareSwap(from, NULL, &old, word, token, 1, 0x0102030405060708ull, 0));
+	expect_old(a, OrielOperationTypeCompareSwap, 1);
+	DEMAND(word_at(b, 64) == 0x0102030405060708ull, "swapped");
+	old.Length = 4;
+	expect_status(OrielFetchAdd(from, NULL, &old, word, token, 1, 0),
+		      STATUS_INVALID_BUFFER_SIZE, "a result of four bytes");
+	old.Length = 8;
+	SUCCEEDS(OrielFetchAdd(from, NULL, &old, word + 4, token, 1, 0));
+	result(a, STATUS_DATA_ERROR, "an atomic off its eight bytes");
+	DEMAND(word_at(b, 64) == 0x0102030405060708ull && word_at(b, 72) == 0, "it was done");
+}
+
+static void expect_immediate(struct end *b, NDK_OPERATION_TYPE type, UINT32 immediate, ULONG bytes)
+{
+	NDK_RESULT_EX entry = result(b, STATUS_SUCCESS, "a receive");
+
+	DEMAND(entry.Type == type && entry.BytesTransferred == bytes, "type %x, %u bytes",
+	       (unsigned int)entry.Type, entry.BytesTransferred);
+	DEMAND(entry.TypeSpecificCompletionOutput == immediate, "immediate %zx",
+	       entry.TypeSpecificCompletionOutput);
+}
+
+/* Immediates come as they are, with the bytes of the whole message; a write's receive stays empty.
+ */
+static void immediates(struct end *a, struct end *b)
+{
+	NDK_QP *from = create_qp(a, NULL), *to = create_qp(b, NULL);
+	const UINT32 token = NdkGetRemoteTokenFromMr(b->mr), immediate = 0x01020384;
+	NDK_SGE out = sge_at(a, 0, 3000), in = sge_at(b, 0, 3000);
+
+	connect_qps(a, from, b, to);
+	memset(a->bytes, 0x5a, 3000);
+	SUCCEEDS(NdkReceive(to, NULL, &in, 1));
+	SUCCEEDS(OrielSendImmediate(from, NULL, &out, 1, 0, immediate));
+	result(a, STATUS_SUCCESS, "a send");
+	expect_immediate(b, OrielOperationTypeReceiveImmediate, immediate, 3000);
+	DEMAND(!memcmp(b->bytes, a->bytes, 3000), "other bytes");
+	memset(b->bytes, 0, 8192);
+	SUCCEEDS(NdkReceive(to, NULL, &in, 1));
+	SUCCEEDS(OrielWriteImmediate(from, NULL, &out, 1, (uintptr_t)b->bytes + 4096, token, 0,
+				     ~immediate));
+	result(a, STATUS_SUCCESS, "a write");
+	expect_immediate(b, OrielOperationTypeReceiveWriteImmediate, ~immediate, 3000);
+	DEMAND(!memcmp(b->bytes + 4096, a->bytes, 3000) && b->bytes[0] == 0, "other bytes");
+}
+
 /* --- asynchronous events ---------------------------------------------------------------------- */
 
 struct told {
@@ -239,8 +320,9 @@ static void events(struct end *a, struct end *b)
 }
 
 const struct scene qp_scenes[] = {
-	{ "qp-flushed", flushed },     { "qp-short-receive", short_receive },
-	{ "qp-violation", violation }, { "qp-no-receive", no_receive },
-	{ "qp-inlined", inlined },     { "qp-nothing", nothing },
-	{ "qp-events", events },       { NULL, NULL },
+	{ "qp-flushed", flushed },       { "qp-short-receive", short_receive },
+	{ "qp-violation", violation },   { "qp-no-receive", no_receive },
+	{ "qp-inlined", inlined },       { "qp-nothing", nothing },
+	{ "qp-events", events },         { "qp-atomics", atomics },
+	{ "qp-immediates", immediates }, { NULL, NULL },
 };

@@ -335,6 +335,17 @@ def qp_events():
     play("qp-events")
 
 
+@test("OrielFetchAdd, OrielCompareSwap: old values, memory, refusals")
+def qp_atomics():
+    play("qp-atomics")
+    play("qp-atomics", six=True)
+
+
+@test("OrielSendImmediate, OrielWriteImmediate: the four bytes, the lengths, what is written where")
+def qp_immediates():
+    play("qp-immediates")
+
+
 @test("requests of no bytes need neither address nor token, and tell whether the peer is there")
 def qp_nothing():
     play("qp-nothing")

@@ -134,6 +134,8 @@ Test(post, immediates_and_atomics)
 	fake_take_sends(rig.fake.qp[0]);
 	result.Length = 4;
 	cr_expect_eq(OrielFetchAdd(rig.qp, NULL, &result, 8, 9, 10, 0), STATUS_INVALID_BUFFER_SIZE);
+	result.Length = 16;
+	cr_expect_eq(OrielFetchAdd(rig.qp, NULL, &result, 8, 9, 10, 0), STATUS_INVALID_BUFFER_SIZE);
 	cr_expect_eq(OrielFetchAdd(rig.qp, NULL, NULL, 8, 9, 10, 0), STATUS_INVALID_PARAMETER);
 	rig_close(&rig);
 }
