@@ -92,6 +92,29 @@ Test(requester, b33_window_of_unacknowledged_packets)
 	cr_assert_eq(frames_out(), 156);
 }
 
+/* REQ-SEND-4: the short way of many small ones ends at the same place. */
+Test(requester, b33_small_ones_behind_a_long_one_keep_to_the_window)
+{
+	const struct shm_sge sge = sge_at(&raw.end, 0, 8);
+	struct wire_view view;
+	uint32_t last = 0;
+
+	post(SHM_WR_WRITE, 1, 250 * 1024);
+	cr_assert_eq(frames_out(), 250);
+	for (uint64_t i = 2; i < 22; i++)
+		post_send(&raw.end, raw.qp,
+			  (struct shm_sqe){ .opcode = SHM_WR_WRITE, .request_context = i }, &sge,
+			  1);
+	settle();
+	while (raw_receive(&raw, &view))
+		last = view.psn;
+	cr_assert_eq(last, S + 255);
+	ack(S + 3);
+	for (uint32_t i = 0; i < 4; i++)
+		expect_frame(OP_RC_WRITE_ONLY, S + 256 + i);
+	raw_expect_none(&raw);
+}
+
 Test(requester, some_packet_of_a_long_message_asks)
 {
 	struct wire_view view;
