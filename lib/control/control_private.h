@@ -206,7 +206,8 @@ int socket_open(struct control *control, const char **message);
 void socket_accept(struct control *control);
 void socket_greeter_ready(struct control *control, unsigned int greeter);
 void socket_expire_greeters(struct control *control);
-void socket_session_ready(struct control *control, uint32_t session);
+/* True: nothing is left to be read. */
+bool socket_session_ready(struct control *control, uint32_t session);
 void socket_close(struct control *control);
 
 /* --- request_*.c: one function per request --- */

@@ -79,14 +79,15 @@ void request_run(struct control *control, uint32_t session, const struct shm_req
 
 /*
  * A memfd was sent before the first request that names it, so it is in the socket at the latest
- * now; until all of it is there the request stays in the ring, and what is behind it.
+ * now; until that is read and all of it is there the request stays in the ring, and what is behind
+ * it.
  */
 static bool memory_is_there(struct control *control, uint32_t session, uint32_t op)
 {
 	if (op != SHM_OP_REGISTER_MR && op != SHM_OP_FIND_SEGMENT && op != SHM_OP_SEGMENT_DROP)
 		return true;
-	socket_session_ready(control, session);
-	return session_is_open(control, session) && !incoming_of(control, session);
+	return socket_session_ready(control, session) && session_is_open(control, session) &&
+	       !incoming_of(control, session);
 }
 
 unsigned int session_poll(struct control *control, uint32_t session)

@@ -260,9 +260,12 @@ void socket_expire_greeters(struct control *control)
 
 /* --- messages of an open session ---------------------------------------------------------- */
 
-void socket_session_ready(struct control *control, uint32_t session)
+/* Its client may send as fast as we read: so many, then the others have their turn. */
+#define MESSAGES_PER_TURN 64u
+
+bool socket_session_ready(struct control *control, uint32_t session)
 {
-	while (session_is_open(control, session)) {
+	for (unsigned int n = 0; n < MESSAGES_PER_TURN && session_is_open(control, session); n++) {
 		struct shm_segment_message message;
 		unsigned int count = 1;
 		int fd = -1;
@@ -270,7 +273,7 @@ void socket_session_ready(struct control *control, uint32_t session)
 						sizeof(message), &fd, &count);
 
 		if (length == -EAGAIN)
-			return;
+			return true;
 		if (length == sizeof(message) && message.type == SHM_MSG_SEGMENT_ADD &&
 		    count == 1) {
 			incoming_add(control, session, message.cookie, fd);
@@ -282,4 +285,5 @@ void socket_session_ready(struct control *control, uint32_t session)
 			    length <= 0 ? "the client closed its socket"
 					: "unknown message on the client's socket");
 	}
+	return false;
 }

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shm/segment.h"
 #include "shm/status.h"
 
 const char *path_a, *path_b;
@@ -215,6 +216,49 @@ static bool case_wakeups(void)
 	return true;
 }
 
+/* --- talking without pause -------------------------------------------------------------------- */
+
+#define TALKERS 4
+
+/* Memory that the daemon has already, again and again. */
+static void talk(struct raw *raw, int fd)
+{
+	while (raw_offer(raw, fd, 1))
+		;
+	_exit(EXIT_SUCCESS);
+}
+
+/* One session's socket is never empty; another one is opened and served meanwhile. */
+static bool case_talkers(void)
+{
+	struct shm_request request = { .op = SHM_OP_CREATE_PD };
+	pid_t talker[TALKERS];
+	struct shm_reply reply;
+	struct raw raw, other;
+	bool served = true;
+	int fd = shm_segment_create("talker", MEMORY, false);
+
+	if (fd < 0 || !raw_open(&raw, path_a) || !raw_offer(&raw, fd, 1))
+		return wrong("setting up");
+	for (unsigned int i = 0; i < TALKERS; i++) {
+		talker[i] = fork();
+		if (talker[i] == 0)
+			talk(&raw, fd);
+	}
+	for (unsigned int i = 0; i < 20 && served; i++) {
+		served = raw_open(&other, path_a) && raw_do(&other, &request, &reply);
+		if (served)
+			raw_close(&other);
+	}
+	for (unsigned int i = 0; i < TALKERS; i++) {
+		kill(talker[i], SIGKILL);
+		waitpid(talker[i], NULL, 0);
+	}
+	raw_close(&raw);
+	close(fd);
+	return served || wrong("others wait while one talks");
+}
+
 /* --- death ------------------------------------------------------------------------------------ */
 
 /* Set-up and traffic without an end of its own. */
@@ -280,6 +324,7 @@ static const struct {
 	{ "half-closed", case_half_closed },
 	{ "close-connecting", case_close_connecting },
 	{ "wakeups", case_wakeups },
+	{ "talkers", case_talkers },
 	{ "die", case_die },
 };
 

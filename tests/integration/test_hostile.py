@@ -93,6 +93,7 @@ attack("one client takes all windows and tokens: they come back with its end", "
 attack("objects that are closed while others need them, and never waited for, go with the session",
        "half-closed", 3)
 attack("a queue pair that is closed while it is connected by number goes", "close-connecting")
+attack("B125: a client that talks on its socket without pause keeps nobody waiting", "talkers")
 attack("descriptors that are shared to wake are made to block, filled and emptied", "wakeups")
 
 
