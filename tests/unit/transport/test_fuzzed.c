@@ -9,14 +9,14 @@
 
 #include "rig.h"
 
-#define V     RIG_BASE
-#define MTU   256u
-#define AREA  8192u  /* bytes that peers may write */
-#define SINKS 65536u /* where receives are */
-#define ROOM  4096u  /* from one to the next */
-#define KEPT  16u
-#define READS 4u /* as many as were agreed */
-#define ANY   0xffu
+#define V        RIG_BASE
+#define MTU      256u
+#define AREA     8192u  /* bytes that peers may write */
+#define SINKS    65536u /* where receives are */
+#define ROOM     4096u  /* from one to the next */
+#define KEPT     16u
+#define READS    4u        /* as many as were agreed */
+#define LONG_AGO 0xc00000u /* to be added: a quarter of the circle */
 
 static struct raw raw;
 static uint64_t state;
@@ -360,7 +360,8 @@ static void check_answer(void)
 		cr_assert_eq(be64_get(view_atomic_ack(&view)->original), due.original);
 }
 
-static void check_completions(uint32_t used)
+/* What is due of one frame, of the receives from `used` on. Returns the next. */
+static uint32_t check_completions(uint32_t used)
 {
 	if (due.completes) {
 		const struct shm_cqe cqe = expect_cqe(raw.qp, used++, due.status);
@@ -370,7 +371,17 @@ static void check_completions(uint32_t used)
 	}
 	while (due.flushed--)
 		expect_cqe(raw.qp, used++, NT_CANCELLED);
+	return used;
+}
+
+static void check_state(void)
+{
 	expect_no_cqe(raw.qp);
+	cr_assert_eq(qp_get_state(raw.end.shared, raw.qp->index), m.dead ? QP_ERROR : QP_RTS);
+	cr_assert_eq(end_count_events(&raw.end, TRANSPORT_QP_ERROR), m.dead);
+	cr_assert_arr_eq(raw.end.bytes, m.bytes, AREA);
+	for (uint32_t i = 0; i < m.posted; i++)
+		cr_assert_arr_eq(raw.end.bytes + SINKS + i * ROOM, m.sinks[i], ROOM);
 }
 
 static void check(uint32_t used)
@@ -378,11 +389,39 @@ static void check(uint32_t used)
 	check_answer();
 	raw_expect_none(&raw);
 	check_completions(used);
-	cr_assert_eq(qp_get_state(raw.end.shared, raw.qp->index), m.dead ? QP_ERROR : QP_RTS);
-	cr_assert_eq(end_count_events(&raw.end, TRANSPORT_QP_ERROR), m.dead);
-	cr_assert_arr_eq(raw.end.bytes, m.bytes, AREA);
-	for (uint32_t i = 0; i < m.posted; i++)
-		cr_assert_arr_eq(raw.end.bytes + SINKS + i * ROOM, m.sinks[i], ROOM);
+	check_state();
+}
+
+static bool is_answer_of(const struct wire_view *view, const struct due *want)
+{
+	return view->psn == want->psn && view->opcode == want->opcode &&
+	       view_aeth(view)->syndrome == want->syndrome;
+}
+
+/*
+ * One answer may stand for several. The last one says how it ended: the refusal, or a NAK, or how
+ * far all has come.
+ */
+static void check_last_answer(const struct due *last, uint32_t owed)
+{
+	uint32_t furthest = psn_add(m.expected, LONG_AGO), refusals = 0;
+	struct wire_view view = { 0 };
+
+	while (raw_receive(&raw, &view)) {
+		const bool nak =
+			view.opcode == OP_RC_ACKNOWLEDGE && view_aeth(&view)->syndrome >= 0x20;
+		const uint32_t covers = psn_add(view.psn, nak ? PSN_MASK : 0);
+
+		cr_assert_lt(psn_diff(covers, m.expected), 0, "answer %#x", view.psn);
+		cr_assert_eq(refusals, 0, "nothing follows a refusal");
+		refusals += nak && view_aeth(&view)->syndrome > 0x60;
+		if (psn_diff(covers, furthest) > 0)
+			furthest = covers;
+		if (m.dead && refusals)
+			cr_assert(is_answer_of(&view, last));
+	}
+	cr_assert_eq(refusals, m.dead);
+	cr_assert_geq(psn_diff(furthest, owed), 0, "%#x is owed, %#x acknowledged", owed, furthest);
 }
 
 /* --- frames --------------------------------------------------------------------------- */
@@ -567,6 +606,48 @@ static uint32_t run(uint32_t seed)
 	return steps;
 }
 
+/* RESP-RES-1: fewer than could be too many READs. */
+#define BURST READS
+
+/* Several frames before anybody is answered, and few buffers for that. Returns how many. */
+static uint32_t run_bursts(uint32_t seed)
+{
+	uint32_t frames = 0;
+
+	for (start(seed); !m.dead && frames < 1000;) {
+		uint32_t used = m.used, count = 1 + draw(BURST),
+			 owed = psn_add(m.expected, LONG_AGO);
+		struct due list[BURST], last = { 0 };
+
+		for (uint32_t i = 0; i < count; i++, frames++) {
+			struct raw_packet packet;
+
+			if (!m.dead && chance(25))
+				post_sink();
+			draw_packet(&packet);
+			predict(&packet);
+			list[i] = due;
+			if (due.opcode == OP_RC_ACKNOWLEDGE && due.syndrome == 0x1f)
+				owed = due.psn;
+			if (due.opcode)
+				last = due;
+			raw_send_only(&raw, &packet);
+		}
+		for (raw.end.room = draw(4); end_poll(&raw.end, raw.now);)
+			;
+		for (raw.end.room = UINT32_MAX; end_poll(&raw.end, raw.now);)
+			;
+		check_last_answer(&last, owed);
+		for (uint32_t i = 0; i < count; i++) {
+			due = list[i];
+			used = check_completions(used);
+		}
+		check_state();
+	}
+	raw_destroy(&raw);
+	return frames;
+}
+
 Test(fuzzed, every_frame_has_the_answer_that_the_rules_give_it)
 {
 	uint32_t steps = 0;
@@ -574,4 +655,13 @@ Test(fuzzed, every_frame_has_the_answer_that_the_rules_give_it)
 	for (uint32_t seed = 1; seed <= 100; seed++)
 		steps += run(seed);
 	cr_assert_gt(steps, 3000, "%u frames", steps);
+}
+
+Test(fuzzed, bursts_leave_behind_what_their_frames_would_one_by_one)
+{
+	uint32_t frames = 0;
+
+	for (uint32_t seed = 1001; seed <= 1100; seed++)
+		frames += run_bursts(seed);
+	cr_assert_gt(frames, 3000, "%u frames", frames);
 }
