@@ -152,7 +152,10 @@ static void run(struct worker *worker, const struct worker_command *command, uin
 	if (concerns_home(command->type) && pass_on(worker, command))
 		return;
 	switch ((enum worker_command_type)command->type) {
-	case WORKER_ATTACH: transport_attach(transport, command->object, now); break;
+	case WORKER_ATTACH:
+		move_forget_landings(worker, command->object);
+		transport_attach(transport, command->object, now);
+		break;
 	case WORKER_CONNECT:
 		status = transport_connect(transport, command->object, &command->connection, now);
 		if (status == 0)

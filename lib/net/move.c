@@ -150,6 +150,8 @@ static void hold(struct worker *worker, struct held_list *list, struct rte_mbuf 
 
 static struct move_in *find_in(struct worker *worker, uint32_t qp, unsigned int *driver)
 {
+	if (qp == 0)
+		return NULL;
 	for (unsigned int w = 0; w < worker->net->config.workers; w++) {
 		for (uint32_t slot = 0; slot < MOVES_OUT; slot++) {
 			if (worker->moves.in[w][slot].qp != qp)
@@ -161,12 +163,18 @@ static struct move_in *find_in(struct worker *worker, uint32_t qp, unsigned int 
 	return NULL;
 }
 
+/* It has ended since, and its index is another's. */
+static bool is_past(const struct worker *worker, const struct move_in *in)
+{
+	return qp_number(worker->net->shared, in->qp) != in->number;
+}
+
 bool move_frame(struct worker *worker, unsigned int from, uint32_t qp, struct rte_mbuf *mbuf)
 {
 	unsigned int driver;
 	struct move_in *in = find_in(worker, qp, &driver);
 
-	if (!in)
+	if (!in || is_past(worker, in))
 		return false;
 	if (in->to == worker->index)
 		hold(worker, from == driver ? &in->old : &in->rest, mbuf);
@@ -303,7 +311,9 @@ static void learn(struct worker *worker, unsigned int from, uint64_t word)
 	before = find_in(worker, word_index(word), &driver);
 	if (before)
 		forget(worker, before);
-	*in = (struct move_in){ .qp = word_index(word), .to = word_to(word) };
+	*in = (struct move_in){ .qp = word_index(word),
+				.number = qp_number(worker->net->shared, word_index(word)),
+				.to = word_to(word) };
 	worker->moves.known++;
 }
 
@@ -361,17 +371,18 @@ bool move_pending(const struct worker *worker, uint32_t qp)
 /* --- each turn --------------------------------------------------------------------------- */
 
 /* Others' moves of which the record says that they are done. */
+static bool is_done(const struct worker *worker, const struct move_in *in)
+{
+	return in->qp && in->to != worker->index &&
+	       (qp_home(worker->net->shared, in->qp) == in->to || is_past(worker, in));
+}
+
 static void forget_done(struct worker *worker)
 {
-	for (unsigned int w = 0; w < worker->net->config.workers; w++) {
-		for (uint32_t slot = 0; slot < MOVES_OUT; slot++) {
-			struct move_in *in = &worker->moves.in[w][slot];
-
-			if (in->qp && in->to != worker->index &&
-			    qp_home(worker->net->shared, in->qp) == in->to)
-				forget(worker, in);
-		}
-	}
+	for (unsigned int w = 0; w < worker->net->config.workers; w++)
+		for (uint32_t slot = 0; slot < MOVES_OUT; slot++)
+			if (is_done(worker, &worker->moves.in[w][slot]))
+				forget(worker, &worker->moves.in[w][slot]);
 }
 
 /* Free records of other workers' shares. A ring without room gets them in a later turn. */
@@ -427,6 +438,12 @@ bool move_landed(struct worker *worker, uint32_t qp, unsigned int from, uint64_t
 	landing->score = 0;
 	/* Who cannot be helped now says so again after as many frames. */
 	return now - landing->taken_at >= FOLLOW_PAUSE;
+}
+
+void move_forget_landings(struct worker *worker, uint32_t qp)
+{
+	if (worker->net->landing)
+		worker->net->landing[qp] = (struct landing){ 0 };
 }
 
 void move_destroy(struct worker *worker)

@@ -43,6 +43,7 @@ struct held_list {
 /* A move that another worker drives, in the slot that it has there. */
 struct move_in {
 	uint32_t qp;           /* 0: none */
+	uint32_t number;       /* QPN: the index may be another's before we see that it is over */
 	uint32_t to;           /* this worker: frames wait here. Another: they are handed to it */
 	struct held_list old;  /* from the old home: they are older than the others */
 	struct held_list rest; /* from everybody else */
@@ -94,6 +95,8 @@ bool move_flush(struct worker *worker, unsigned int to);
  * something to be done about it.
  */
 bool move_landed(struct worker *worker, uint32_t qp, unsigned int from, uint64_t now);
+/* A new queue pair: where the frames of the last one with this index landed says nothing. */
+void move_forget_landings(struct worker *worker, uint32_t qp);
 /* Frees what is held. */
 void move_destroy(struct worker *worker);
 

@@ -40,7 +40,7 @@ uint32_t qp_home(const struct transport_shared *shared, uint32_t qp)
 
 uint32_t qp_number(const struct transport_shared *shared, uint32_t qp)
 {
-	return FAKE_QPN + qp;
+	return FAKE_QPN + qp + fake_get(&fake.again[qp]) * FAKE_QPS;
 }
 
 uint32_t qp_table_size(const struct transport_shared *shared)

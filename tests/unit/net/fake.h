@@ -36,12 +36,13 @@ struct fake {
 	struct fake_worker worker[SHM_MAX_WORKERS];
 	/* Settings, atomic. */
 	uint32_t may_detach;
-	uint32_t echo;           /* a received frame is answered by one built from get() */
-	uint32_t keep;           /* received frames are kept, and put back when this goes to 0 */
-	uint32_t home[FAKE_QPS]; /* worker, plus 1; 0: as above */
-	uint32_t movable;        /* queue pairs may leave */
-	uint32_t answers;        /* calls of transport_answer() */
-	uint32_t raise;          /* events to raise in the next poll of worker 0 */
+	uint32_t echo;            /* a received frame is answered by one built from get() */
+	uint32_t keep;            /* received frames are kept, and put back when this goes to 0 */
+	uint32_t home[FAKE_QPS];  /* worker, plus 1; 0: as above */
+	uint32_t again[FAKE_QPS]; /* how often another queue pair has taken its place */
+	uint32_t movable;         /* queue pairs may leave */
+	uint32_t answers;         /* calls of transport_answer() */
+	uint32_t raise;           /* events to raise in the next poll of worker 0 */
 	/* What the control core reads of queue pairs. */
 	uint8_t failed[FAKE_QPS], type[FAKE_QPS];
 	uint8_t local_gid[16], remote_gid[16];

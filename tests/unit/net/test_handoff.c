@@ -38,15 +38,22 @@ static void teardown(void)
 
 TestSuite(handoff, .init = setup, .fini = teardown);
 
-/* A frame of the queue pair lands at a worker, as classify.c has it. */
-static void lands(unsigned int at, uint32_t psn)
+static struct rte_mbuf *make(uint32_t qpn, uint32_t psn)
 {
-	const uint32_t length = frame_roce(frame, FAKE_QPN + QP, psn, 0xffff);
+	const uint32_t length = frame_roce(frame, qpn, psn, 0xffff);
 	struct rte_mbuf *mbuf = rte_pktmbuf_alloc(pair.net->port[0].rx_pool);
 
 	cr_assert_not_null(mbuf);
 	memcpy(rte_pktmbuf_append(mbuf, (uint16_t)length), frame, length);
 	*buffer_of(mbuf) = (struct net_buffer){ 0 };
+	return mbuf;
+}
+
+/* A frame of the queue pair lands at a worker, as classify.c has it. */
+static void lands(unsigned int at, uint32_t psn)
+{
+	struct rte_mbuf *mbuf = make(FAKE_QPN + QP, psn);
+
 	if (worker(at)->moves.known && move_frame(worker(at), at, QP, mbuf))
 		return;
 	if (qp_home(NULL, QP) == at)
@@ -227,6 +234,58 @@ Test(handoff, moves_that_follow_at_once)
 	cr_assert_eq(fake.worker[O].frames + fake.worker[W].frames + fake.worker[N].frames, psn);
 	cr_assert_eq(verdict_count(VERDICT(NO_ROOM_HANDOFF)), 0);
 	expect_nothing_left();
+}
+
+/* It was on its way between workers when its queue pair ended. */
+Test(handoff, a_frame_of_nobody_is_not_held)
+{
+	const uint32_t other = 5;
+
+	cr_assert_eq(qp_home(NULL, other), N);
+	cr_assert_eq(move_start(worker(N), other, W), 0);
+	turn(W);
+	turn(N);
+	turn(O); /* TELL */
+	cr_assert_eq(worker(O)->moves.known, 1);
+	handoff_send(worker(W), O, make(FAKE_QPN + FAKE_QPS, 0));
+	turn(O);
+	cr_assert_eq(worker(O)->moves.held, 0);
+	for (int i = 0; i < 4; i++)
+		for (unsigned int w = O; w <= N; w++)
+			turn(w);
+	expect_nothing_left();
+}
+
+/* W gets no processor while the queue pair moves, ends, and another one takes its index. */
+Test(handoff, who_comes_to_the_place_of_one_that_moved_has_his_own_frames)
+{
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	turn(N);
+	turn(O);
+	handoff_receive(worker(W), 1); /* TELL */
+	turn(O);
+	turn(N);
+	cr_assert_eq(fake.worker[N].taken, 1);
+	fake.home[QP] = W + 1;
+	fake.again[QP] = 1;
+	lands(W, 7);
+	turn(N);
+	expect_frames(N, 0, 0);
+	expect_frames(W, 7, 1);
+	expect_nothing_left();
+}
+
+Test(handoff, a_new_queue_pair_follows_frames_of_its_own_only)
+{
+	const struct worker_command command = { .type = WORKER_ATTACH, .object = QP };
+	struct landing landing[FAKE_QPS] = { [QP] = { .score = 1000, .worker = N } };
+
+	cr_assert_null(pair.net->landing);
+	pair.net->landing = landing;
+	cr_assert_eq(net_command(pair.net, O, &command), 0);
+	commands_run(worker(O), 1);
+	cr_assert_eq(landing[QP].score, 0);
+	pair.net->landing = NULL;
 }
 
 Test(handoff, one_at_a_time_and_only_so_many)
