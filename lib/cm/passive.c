@@ -37,21 +37,32 @@ static void repeat_answer(struct cm *cm, struct connection *c, uint64_t now)
 	}
 }
 
+/* How many ended connections of one id of a peer are remembered. */
+#define MOST_PAST 8u
+
 /*
  * The peer's id and GUID make a REQ one that we know, unless it was taken back. In timewait the
  * transaction has to be the same as well: else the peer has simply come round to an id that it had
- * used before.
+ * used before. One that uses a single id for all it does gets no long list to be looked through:
+ * the oldest, which is the last, is forgotten.
  */
-static struct connection *find_duplicate(const struct cm *cm, const struct cm_address *from,
+static struct connection *find_duplicate(struct cm *cm, const struct cm_address *from,
 					 const struct cm_req *req, uint64_t tid)
 {
-	struct connection *c = NULL;
+	struct connection *c = NULL, *oldest = NULL;
+	uint32_t past = 0;
 
-	while ((c = cm_connection_by_remote_id(cm, from->remote_gid, req->local_id, c)))
-		if (c->passive && c->space != CM_PS_UDP && c->remote_guid == req->ca_guid &&
-		    c->state != CONNECTION_WITHDRAWN &&
+	while ((c = cm_connection_by_remote_id(cm, from->remote_gid, req->local_id, c))) {
+		if (!c->passive || c->space == CM_PS_UDP || c->state == CONNECTION_WITHDRAWN)
+			continue;
+		if (c->remote_guid == req->ca_guid &&
 		    (c->state != CONNECTION_TIMEWAIT || c->tid == tid))
 			return c;
+		if (c->state == CONNECTION_TIMEWAIT && ++past >= MOST_PAST)
+			oldest = c;
+	}
+	if (oldest)
+		cm_connection_finish(cm, oldest);
 	return NULL;
 }
 

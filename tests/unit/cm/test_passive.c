@@ -430,6 +430,31 @@ Test(cm_passive, id_used_again_by_the_peer)
 	}
 }
 
+/* A peer that has one id for all its connections is not remembered without end. */
+Test(cm_passive, connections_of_one_id_are_forgotten_but_for_the_last)
+{
+	struct cm_statistics s;
+	uint8_t mad[256];
+
+	peer_open(&peer, true);
+	for (uint32_t i = 0; i < 40; i++) {
+		end_forget(&peer.own);
+		peer.req.qpn++;
+		cm_req_encode(&peer.req, PEER_TID + i, mad);
+		end_receive(&peer.own, &peer.other, mad);
+		peer_send_rtu(&peer);
+		peer_send_dreq(&peer, i);
+		cr_assert_eq(end_events(&peer.own, CM_DISCONNECTED), 1);
+	}
+	cm_get_statistics(peer.own.cm, &s);
+	cr_assert_leq(s.timewait, 9);
+	/* What is remembered is the newest. */
+	end_forget(&peer.own);
+	end_receive(&peer.own, &peer.other, mad);
+	cr_assert_eq(end_events(&peer.own, CM_CONNECT_REQUEST), 0);
+	peer_close(&peer);
+}
+
 Test(cm_passive, rej_when_established_disconnects)
 {
 	peer_open(&peer, true);

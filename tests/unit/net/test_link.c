@@ -32,9 +32,11 @@ Test(link, no_way_without_gateway_or_to_oneself_or_to_a_group)
 {
 	static const uint8_t group4[16] = { [10] = 0xff, [11] = 0xff, 239, 1, 1, 1 };
 	static const uint8_t group6[16] = { 0xff, 0x02, [15] = 1 };
+	static const uint8_t elsewhere[16] = { 0xfe, 0x80, [7] = 1, [15] = 1 };
 	static const uint8_t none[16];
 	struct link link = test_link(0);
 
+	cr_assert_null(link_next_hop(&link, elsewhere), "no router forwards link-local");
 	cr_assert_null(link_next_hop(&link, our_v4));
 	cr_assert_null(link_next_hop(&link, our_v6_local));
 	cr_assert_null(link_next_hop(&link, group4));
