@@ -235,6 +235,23 @@ Test(answers, sequence_naks_count_as_retries)
 		     "counted, whatever led to it");
 }
 
+/* REQ-NAK-1: once for a gap; but one that is reported after a timeout has gone back is another. */
+Test(answers, a_gap_after_a_timeout_is_another_one)
+{
+	post(SHM_WR_WRITE, 1, 8);
+	cr_assert_eq(frames_out(), 1);
+	for (int i = 0; i < 2; i++) {
+		answer(S, 0x60);
+		cr_assert_eq(frames_out(), 1);
+		answer(S, 0x60);
+		cr_assert_eq(frames_out(), 0);
+		sleep_until_deadline();
+		cr_assert_eq(frames_out(), 1);
+	}
+	ack(S);
+	expect_cqe(raw.qp, 1, 0);
+}
+
 /* What a syndrome that is no ACK leads to: a wait, going back, or the end. */
 static void expect_effect(uint32_t syndrome)
 {
@@ -328,6 +345,32 @@ Test(answers, progress_gives_new_rnr_retries)
 		ack(S + message);
 		expect_cqe(raw.qp, 1 + message, 0);
 	}
+}
+
+/* REQ-NAK-1, REQ-SEND-11: all that is unanswered goes again, across what was done in between. */
+Test(answers, goes_back_across_a_bind)
+{
+	post(SHM_WR_WRITE, 1, 8);
+	post_send(&raw.end, raw.qp,
+		  (struct shm_sqe){ .opcode = SHM_WR_BIND,
+				    .request_context = 2,
+				    .flags = SHM_FLAG_ALLOW_REMOTE_READ,
+				    .mr = raw.end.region,
+				    .mw = raw.end.window[0],
+				    .token = end_token(&raw.end),
+				    .address = RIG_BASE,
+				    .length = 64 },
+		  NULL, 0);
+	post(SHM_WR_WRITE, 3, 8);
+	cr_assert_eq(frames_out(), 2);
+	answer(S, 0x60);
+	expect_frame(OP_RC_WRITE_ONLY, S);
+	expect_frame(OP_RC_WRITE_ONLY, S + 1);
+	raw_expect_none(&raw);
+	expect_no_cqe(raw.qp);
+	ack(S + 1);
+	for (uint64_t i = 1; i < 4; i++)
+		expect_cqe(raw.qp, i, 0);
 }
 
 /* --- READ ----------------------------------------------------------------------------- */
