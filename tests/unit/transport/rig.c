@@ -124,7 +124,7 @@ void end_create_tables(struct end *end, unsigned int workers, uint8_t address)
 					 .resources = 64 * 16,
 					 .flights = 600,
 					 .workers = workers,
-					 .sessions = 4 };
+					 .sessions = 80 };
 
 	memset(end, 0, sizeof(*end));
 	end->workers = workers;

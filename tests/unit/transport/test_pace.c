@@ -358,6 +358,34 @@ Test(pace, the_rate_recovers_to_the_line)
 	cr_assert_eq(rate(), 0, "%llu bytes per second", (unsigned long long)rate());
 }
 
+/* `line-rate = auto`: a port may come up, or change its speed, while frames flow. */
+Test(pace, the_line_is_what_the_port_says_now)
+{
+	parameters.line_rate = 0;
+	apply();
+	transport_set_line_rate(raw.end.shared, LINE / 5);
+	send_cnp();
+	cr_assert_eq(rate(), LINE / 10);
+	transport_set_line_rate(raw.end.shared, LINE / 20);
+	send_read(RAW_PSN, 8);
+	bytes_until(raw.now + 200 * US);
+	send_read(RAW_PSN + 1, 8);
+	bytes_until(raw.now + US);
+	cr_assert_eq(rate(), 0, "the slower line is reached, not %llu", (unsigned long long)rate());
+}
+
+Test(pace, a_new_queue_pair_at_an_old_ones_place_is_not_slowed_down)
+{
+	const uint32_t index = raw.qp->index;
+
+	send_cnp();
+	cr_assert_neq(rate(), 0);
+	end_close_qp(&raw.end, raw.qp, raw.now);
+	raw.qp = end_open_qp(&raw.end, 0, 8);
+	cr_assert_eq(raw.qp->index, index);
+	cr_assert_eq(rate(), 0);
+}
+
 Test(pace, switched_off_what_is_held_back_goes_at_once)
 {
 	stand_still();

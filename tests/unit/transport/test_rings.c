@@ -162,6 +162,30 @@ Test(rings, a_full_ring_is_served_in_order)
 	}
 }
 
+/* More than one poll looks at: they take turns. */
+Test(rings, the_last_of_many_sessions_is_heard)
+{
+	struct shm_session *idle =
+		calloc(1, sizeof(*idle) + rig.a.workers * sizeof(struct shm_worker_area));
+	struct transport *t = rig.a.worker[0];
+
+	transport_remove_session(t, RIG_SESSION);
+	for (uint32_t session = 2; session < 80; session++) {
+		transport_set_session(rig.a.shared, session, idle);
+		transport_add_session(t, session);
+	}
+	transport_add_session(t, RIG_SESSION);
+	for (uint64_t i = 0; i < 10; i++) {
+		write_once(&rig.a, qa, i, rig.b.remote_token);
+		transport_poll(t, rig.now);
+		rig_settle(&rig);
+		expect_cqe(qa, i, 0);
+	}
+	for (uint32_t session = 2; session < 80; session++)
+		transport_remove_session(t, session);
+	free(idle);
+}
+
 Test(rings, doorbells_of_nobody)
 {
 	struct shm_worker_area *area = &rig.a.session->worker[0];
