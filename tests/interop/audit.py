@@ -10,7 +10,7 @@ from rig import Failure
 
 MODULUS = 1 << 24
 GSI = 1
-MANY = 200000   # frames, looked at in four seconds: what comes behind them is as before
+MANY = 150000   # frames, looked at in three seconds: what comes behind them is as before
 REQ, REP = 0x10, 0x13
 RC, UC, UD = 0x00, 0x20, 0x60
 CNP = 0x81
