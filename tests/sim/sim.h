@@ -279,6 +279,7 @@ struct end {
 	uint32_t furthest;   /* PSN of a request that came to it, of all that did */
 	bool came;
 	bool gap_told, rnr_waits;
+	bool refused;           /* it has sent the NAK that ends it */
 	bool rnr_blind;         /* whether it heeds them cannot be said */
 	uint32_t rnr_psn, rnrs; /* RNR NAKs that have come for this PSN */
 	uint64_t rnr_until;     /* that PSN is not sent before */

@@ -539,6 +539,9 @@ static void check_nak(struct end *sender, const struct frame_facts *facts)
 		check_refused_at(sender, facts);
 		if (number && facts->syndrome == 0x62)
 			check_midway(sender, facts, witness_message(requester, number));
+		/* Of a READ that was answered before only the repetition is refused. */
+		if (number == 0 || !witness_message(requester, number)->done)
+			sender->refused = sender->restarts == 0;
 	}
 }
 
@@ -603,6 +606,8 @@ void witness_sent(struct world *world, struct end *sender, const uint8_t *frame,
 		check_cnp(sender, frame, facts);
 		return;
 	}
+	if (sender->refused && sender->restarts == 0)
+		complain(sender, facts, "a queue pair that has refused a request", 1, 0);
 	check_path(sender, frame, facts);
 	check_ecn(sender, frame, facts);
 	check_rate(sender, facts);

@@ -669,6 +669,9 @@ Test(windows, b29_token_dies_while_its_read_is_answered)
 	raw_expect_nak(&raw, P + 3, 0x62);
 	raw_expect_none(&raw);
 	cr_assert_eq(end_count_events(&raw.end, TRANSPORT_QP_ERROR), 1);
+	cr_assert_eq(end_find_event(&raw.end, TRANSPORT_QP_ERROR)->async,
+		     SHM_ASYNC_QP_ACCESS_ERROR);
+	cr_assert_eq(end_count_events(&raw.end, TRANSPORT_BAD_TOKEN), 1);
 	cr_assert_eq(qp_get_state(raw.end.shared, raw.qp->index), QP_ERROR);
 }
 
