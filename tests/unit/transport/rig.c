@@ -790,6 +790,7 @@ void raw_send_only(struct raw *raw, const struct raw_packet *p)
 		bth->pkey = be16_make(p->pkey);
 	bth->ack_req = p->ack_request ? BTH_ACK : 0;
 	bth_set_flag(&bth->flags, BTH_SE, p->solicited);
+	bth->resv8a = p->fecn ? BTH_FECN : 0;
 	raw_extensions((uint8_t *)bth, &opcode_table[p->opcode], p);
 	packet->length = frame_finish(packet->data, &raw->template, p->payload ? p->payload : zeros,
 				      p->payload_length);

@@ -162,6 +162,7 @@ struct raw_packet {
 	uint8_t opcode;
 	bool ack_request;
 	bool solicited;
+	bool fecn;
 	uint32_t psn;
 	uint64_t address;
 	uint32_t token;

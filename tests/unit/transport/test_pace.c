@@ -123,6 +123,20 @@ Test(pace, a_mark_is_answered_by_a_cnp_as_rnics_send_it)
 	cr_assert_eq(stats()->tx_cnp, 1);
 }
 
+/* CC-1: what a gateway has made of the mark of another network. */
+Test(pace, fecn_is_a_mark)
+{
+	struct wire_view view;
+
+	RAW_SEND(&raw, .opcode = OP_RC_WRITE_ONLY, .psn = RAW_PSN, .fecn = true);
+	cr_assert(raw_receive(&raw, &view));
+	cr_assert_eq(view.opcode, OP_CNP);
+	cr_assert(view.becn);
+	cr_assert_not(view.fecn);
+	raw_expect_none(&raw);
+	cr_assert_eq(stats()->rx_marked, 1);
+}
+
 Test(pace, only_ce_is_a_mark)
 {
 	for (uint8_t ecn = 0; ecn < IP_ECN_CE; ecn++) {

@@ -178,6 +178,38 @@ Test(srq, a_flush_in_the_middle_of_a_message_cancels_its_receive_only)
 	cr_assert_eq(memory->receive.done, 1);
 }
 
+/* SRQ-4: the last one is told when all is flushed, be it in several turns. */
+Test(srq, the_last_receive_is_told_behind_the_requests_that_are_flushed)
+{
+	struct qp_config config = {
+		.type = SHM_QP_RC, .send_depth = 64, .send_sge = 1, .srq = srq
+	};
+	struct rig_qp *peer = end_open_qp(&rig.a, 0, 32);
+	struct rig_qp *mine = end_open_qp_config(&rig.b, &config, 128);
+	const struct shm_sge sge = sge_at(&rig.a, 0, 3000);
+	uint32_t turns = 0;
+
+	rig_join(&rig, peer, mine, rig_connection(), rig_connection());
+	post_many(1);
+	rig.lose = lose_the_last;
+	post_send(&rig.a, peer, (struct shm_sqe){ .opcode = SHM_WR_SEND }, &sge, 1);
+	rig_settle(&rig);
+	cr_assert_eq(memory->receive.done, 1);
+	rig.b.room = 0;
+	for (uint32_t i = 0; i < 64; i++)
+		post_send(&rig.b, mine, (struct shm_sqe){ .opcode = SHM_WR_SEND }, NULL, 0);
+	transport_flush(rig.b.worker[0], mine->index, rig.now);
+	while (end_count_events(&rig.b, TRANSPORT_QP_LAST_WQE) == 0) {
+		cr_assert_lt(turns++, 100);
+		transport_poll(rig.b.worker[0], rig.now);
+	}
+	cr_assert_gt(turns, 1, "more than one turn has to do");
+	for (uint32_t i = 0; i < 64; i++)
+		expect_cqe(mine, 0, NT_CANCELLED);
+	expect_cqe(mine, 1, NT_CANCELLED);
+	rig.b.room = UINT32_MAX;
+}
+
 Test(srq, a_cursor_that_cannot_be_fails_who_asks)
 {
 	shm_store_release(&memory->receive.tail, 1000);
