@@ -195,6 +195,95 @@ Test(handoff, a_full_ring_delays_words_and_drops_frames)
 	expect_nothing_left();
 }
 
+static void take_one(unsigned int from, unsigned int to)
+{
+	void *word;
+
+	cr_assert_eq(rte_ring_sc_dequeue(worker(to)->handed[from], &word), 0);
+}
+
+/* Words that wait for a full ring find room one at a time. */
+Test(handoff, words_that_wait_are_told_once_each)
+{
+	fill_ring(O, N);
+	for (uint32_t i = 0; i < 3; i++)
+		cr_assert_eq(move_start(worker(O), QP + 3 * i, N), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		take_one(O, N);
+		move_run(worker(O));
+		cr_assert_eq(worker(O)->moves.unsent[N].count, 2 - i);
+	}
+	for (int i = 0; i < 200; i++)
+		for (unsigned int w = O; w <= N; w++)
+			turn(w);
+	cr_assert_eq(fake.worker[N].taken, 3);
+	expect_nothing_left();
+}
+
+/* What the transport of O kept finds room in the ring as a whole, or waits where it is. */
+Test(handoff, a_queue_pair_leaves_with_all_that_waits_for_it)
+{
+	const uint32_t kept = 100, others = 450;
+
+	fake_set(&fake.keep, 1);
+	for (uint32_t i = 0; i < kept; i++)
+		lands(O, i);
+	fake_set(&fake.keep, 0);
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	turn(N);
+	turn(O);
+	turn(W);
+	for (uint32_t i = 0; i < others; i++)
+		handoff_send(worker(O), N, make(FAKE_QPN + 5, i));
+	turn(O);
+	cr_assert_eq(qp_home(NULL, QP), O, "there is no room");
+	for (int i = 0; i < 50; i++)
+		for (unsigned int w = O; w <= N; w++)
+			turn(w);
+	cr_assert_eq(qp_home(NULL, QP), N);
+	cr_assert_eq(fake.worker[N].frames, others + kept);
+	for (uint32_t i = 0; i < kept; i++)
+		cr_assert_eq(fake.worker[N].frame[others + i].psn, i);
+	expect_nothing_left();
+}
+
+/* As many frames ahead of all others, and a while at this home. */
+Test(handoff, it_is_time_to_follow_behind_so_many_frames)
+{
+	const uint64_t second = 1000000000ull;
+	struct landing landing[FAKE_QPS] = { [QP] = { .taken_at = 5 * second } };
+
+	pair.net->landing = landing;
+	for (unsigned int round = 0; round < 3; round++) {
+		const uint64_t now = 6 * second - (round < 2);
+
+		for (unsigned int i = 1; i <= 1024; i++)
+			cr_assert_eq(move_landed(worker(O), QP, N, now), i == 1024 && round == 2);
+	}
+	/* Each frame that lands at home, or at a third worker, is one less. */
+	for (unsigned int i = 0; i < 2000; i++) {
+		cr_assert_not(move_landed(worker(O), QP, N, 7 * second));
+		cr_assert_not(move_landed(worker(O), QP, i % 2 ? O : W, 7 * second));
+	}
+	pair.net->landing = NULL;
+}
+
+/* So it is not sent on by what landed before it came. */
+Test(handoff, who_has_moved_counts_anew)
+{
+	struct landing landing[FAKE_QPS] = { [QP] = { .score = 1000, .worker = W } };
+
+	pair.net->landing = landing;
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	for (int i = 0; i < 4; i++)
+		for (unsigned int w = O; w <= N; w++)
+			turn(w);
+	cr_assert_eq(fake.worker[N].taken, 1);
+	cr_assert_eq(landing[QP].score, 0);
+	cr_assert_eq(landing[QP].taken_at, 1);
+	pair.net->landing = NULL;
+}
+
 Test(handoff, what_is_held_is_bounded)
 {
 	cr_assert_eq(move_start(worker(O), QP, N), 0);
