@@ -89,16 +89,19 @@ void transport_take(struct transport *transport, uint32_t qp, uint64_t now)
 
 uint32_t transport_flights_abroad(const struct transport *transport)
 {
-	return 0;
+	return transport->worker == 0 ? fake_get(&fake.abroad) : 0;
 }
 
 uint32_t transport_flights_leave(struct transport *transport, unsigned int owner)
 {
-	return 0;
+	__atomic_fetch_and(&fake.abroad, ~(1u << owner), __ATOMIC_RELEASE);
+	return 77;
 }
 
 void transport_flights_return(struct transport *transport, uint32_t first)
 {
+	if (first)
+		fake_set(&fake.returned, first);
 }
 
 /* --- a worker's -------------------------------------------------------------------- */

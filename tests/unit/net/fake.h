@@ -40,6 +40,8 @@ struct fake {
 	uint32_t keep;            /* received frames are kept, and put back when this goes to 0 */
 	uint32_t home[FAKE_QPS];  /* worker, plus 1; 0: as above */
 	uint32_t again[FAKE_QPS]; /* how often another queue pair has taken its place */
+	uint32_t abroad;          /* worker 0 has record 77 of these workers, by bit */
+	uint32_t returned;        /* a record that came back */
 	uint32_t movable;         /* queue pairs may leave */
 	uint32_t answers;         /* calls of transport_answer() */
 	uint32_t raise;           /* events to raise in the next poll of worker 0 */

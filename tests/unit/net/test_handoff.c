@@ -206,17 +206,35 @@ static void take_one(unsigned int from, unsigned int to)
 Test(handoff, words_that_wait_are_told_once_each)
 {
 	fill_ring(O, N);
-	for (uint32_t i = 0; i < 3; i++)
-		cr_assert_eq(move_start(worker(O), QP + 3 * i, N), 0);
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	cr_assert_eq(move_start(worker(O), QP + 3, N), 0);
+	take_one(O, N);
+	cr_assert_eq(move_start(worker(O), QP + 6, N), 0);
+	cr_assert_eq(worker(O)->moves.unsent[N].count, 3, "no word overtakes another");
 	for (uint32_t i = 0; i < 3; i++) {
-		take_one(O, N);
 		move_run(worker(O));
 		cr_assert_eq(worker(O)->moves.unsent[N].count, 2 - i);
+		take_one(O, N);
 	}
 	for (int i = 0; i < 200; i++)
 		for (unsigned int w = O; w <= N; w++)
 			turn(w);
 	cr_assert_eq(fake.worker[N].taken, 3);
+	expect_nothing_left();
+}
+
+Test(handoff, records_of_work_requests_wait_for_room)
+{
+	fill_ring(O, N);
+	fake_set(&fake.abroad, 1u << N);
+	cr_assert_neq(move_run(worker(O)), 0, "something is under way");
+	cr_assert_eq(fake.abroad, 1u << N);
+	take_one(O, N);
+	move_run(worker(O));
+	cr_assert_eq(fake.abroad, 0);
+	for (int i = 0; i < 20; i++)
+		turn(N);
+	cr_assert_eq(fake.returned, 77);
 	expect_nothing_left();
 }
 
@@ -375,6 +393,55 @@ Test(handoff, a_new_queue_pair_follows_frames_of_its_own_only)
 	commands_run(worker(O), 1);
 	cr_assert_eq(landing[QP].score, 0);
 	pair.net->landing = NULL;
+}
+
+/* W has not looked at the record since: what it was told last holds. */
+Test(handoff, the_last_word_about_a_queue_pair_holds)
+{
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	turn(N);
+	turn(O);
+	handoff_receive(worker(W), 1); /* TELL of O */
+	turn(O);
+	turn(N);
+	cr_assert_eq(fake.worker[N].taken, 1);
+	cr_assert_eq(move_start(worker(N), QP, O), 0);
+	turn(O);
+	turn(N);
+	handoff_receive(worker(W), 1); /* TELL of N */
+	cr_assert_eq(worker(W)->moves.known, 1);
+	lands(W, 0);
+	handoff_receive(worker(O), 1);
+	cr_assert_eq(worker(O)->moves.held, 1);
+	for (int i = 0; i < 4; i++)
+		for (unsigned int w = O; w <= N; w++)
+			turn(w);
+	expect_frames(O, 0, 1);
+	expect_nothing_left();
+}
+
+/* The record says N before N has got it. */
+Test(handoff, commands_wait_until_it_has_come)
+{
+	const struct worker_command flush = { .type = WORKER_FLUSH,
+					      .object = QP,
+					      .number = FAKE_QPN + QP };
+
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	cr_assert(worker(O)->to_wake & 1u << N, "who sleeps is woken for a word");
+	turn(N);
+	turn(O);
+	turn(W);
+	turn(O);
+	cr_assert_eq(qp_home(NULL, QP), N);
+	cr_assert_eq(net_command(pair.net, N, &flush), 0);
+	commands_run(worker(N), 1);
+	cr_assert_eq(fake.worker[N].flushed, 0);
+	turn(N);
+	commands_run(worker(N), 1);
+	cr_assert_eq(fake.worker[N].flushed, 1);
+	turn(W);
+	expect_nothing_left();
 }
 
 Test(handoff, one_at_a_time_and_only_so_many)
