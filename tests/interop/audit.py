@@ -171,7 +171,7 @@ class Way:
             seen["again", packet.sender] += 1
             return
         if place > self.next:   # the one between was lost before the recording, and will come again
-            seen["ahead"] += 1
+            seen["ahead", packet.sender] += 1
             return
         self.asked = place + 1 if packet.ack_request else self.asked
         if packet.opcode == READ_REQUEST:

@@ -25,6 +25,7 @@ FEW_FAULTS = {
     "noise": (["duplicated", "reordered", "corrupted"],
               ["duplicate=1%", "reorder=1%", "corrupt=1%", "seed=4"]),
 }
+FEW_CLIENT = "-t 17 -l"
 FEW_TARGET = ["pipeline", "stream 2"]
 FEW_OUT = ["write", "read"]
 
@@ -62,7 +63,7 @@ def run_few(rig, report, link, mtu, tag):
             where = f"{rig.link} {link} {name} ipv{version}"
             if (version, name) in target:
                 for words in FEW_TARGET:
-                    report.test(f"{where} {words}", rig.client, version, f"{CLIENT} {words}")
+                    report.test(f"{where} {words}", rig.client, version, f"{FEW_CLIENT} {words}")
             else:
                 for words in FEW_OUT:
                     report.test(f"{where} out {words}", rig.connect_out, version, f"-l {words}",

@@ -37,10 +37,11 @@ def check(rig, since, mtu, tag=0, faults=(), errors=False):
     seen = audit(rig.pcap, mac, since.begin() if since else 0, tag, "corrupted" in faults)
     wanted = [(what, sender) for sender in SENDERS for what in ("requests", "acks", "responses")]
     wanted += [("naks", "daemon")] if errors else []
-    wanted += [("again", sender) for sender in SENDERS if "lost" in faults]
     wanted += ["corrupted"] if "corrupted" in faults else []
     wrong = [f"nothing of {what}" for what in wanted if not seen[what]]
     for sender in SENDERS:
+        if "lost" in faults and not seen["again", sender] + seen["ahead", sender]:
+            wrong.append(f"no trace of a loss in what the {sender} sent")
         if seen["longest", sender] != mtu:
             wrong.append(f"payloads of the {sender} have up to {seen['longest', sender]} bytes")
     if seen[f"path MTU {mtu}"] != seen["connections"] or not seen["connections"]:

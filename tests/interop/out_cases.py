@@ -34,8 +34,8 @@ def start_servers(rig):
 
 
 def perftest(rig, operation):
-    """Its connection for parameters is IPv4 only. Without -F it ends with an error where the machine is
-    too busy to find out how fast its clock runs."""
+    """Its connection for parameters is IPv4 only. Without -F it ends with an error on a machine
+    that is too busy to find out how fast its clock runs."""
     rig.guest(f"ib_{operation}_bw -F -R -n 64 -s 65536 -p {PERFTEST_PORT} >/tmp/perftest 2>&1 &")
     try:
         rig.connect_out(4, f"perftest {operation}", PERFTEST_PORT)

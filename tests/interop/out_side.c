@@ -56,7 +56,7 @@ NTSTATUS out_connect_queue(struct out *side, uint32_t psn, uint32_t remote_psn, 
 						 .PathMtu = options.mtu,
 						 .InboundReadLimit = 4,
 						 .OutboundReadLimit = 4,
-						 .Timeout = 15,
+						 .Timeout = 18, /* eight times a second */
 						 .RetryCount = 7,
 						 .RnrRetryCount = 7,
 						 .MinRnrTimer = 12,

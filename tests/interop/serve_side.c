@@ -110,7 +110,7 @@ static int to_ready(struct server *server, const struct exchange_command *c, con
 		.max_rd_atomic = 4,
 		.max_dest_rd_atomic = 4,
 		.min_rnr_timer = 12,
-		.timeout = 15,
+		.timeout = 18,
 		.retry_cnt = 6,
 		.rnr_retry = 7,
 	};
