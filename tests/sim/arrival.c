@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What an arrival demands of the end that it comes to, and by when: see witness.c. */
 #include "peek.h"
-#include "sim.h"
-
-#define PSNS         0x1000000u
-#define CNP_INTERVAL 50000u  /* ns */
-#define SOON         200000u /* ns in which an arrival has its consequences */
+#include "witness.h"
 
 /* So many READs and atomics were taken at once, and no more than agreed wait for their answer. */
 void witness_accepted(struct end *end, uint64_t count)

@@ -77,6 +77,7 @@ static void refresh(struct end *end, const struct op *op)
 /* Sources may overlap; now and then one is where a READ put its data, or will. */
 static void choose_source(struct end *end, struct op *op)
 {
+	const struct host *host = end->host;
 	struct rng *rng = &end->pair->world->traffic;
 	const bool chain = rng_percent(rng, 10);
 	const uint32_t area = chain ? end->sink : end->source;
@@ -95,6 +96,10 @@ static void choose_source(struct end *end, struct op *op)
 		if (length > AREA_SOURCE)
 			length = AREA_SOURCE;
 		add_sge(end, op, area + rng_below(rng, AREA_SOURCE - length + 1), length);
+		if (rng_percent(rng, 8))
+			op->list[i] =
+				(struct shm_sge){ host_address(host, op->local_piece[i].offset),
+						  length, host->read_only };
 		left -= length;
 	}
 	if (!chain)

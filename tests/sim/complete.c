@@ -99,6 +99,9 @@ static void did_not_succeed(struct end *end, struct op *op, int32_t status)
 {
 	sim_log(end->pair->world, "pair %u end %u: request %u failed, status %#x",
 		end->pair->number, end->side, op->number, (unsigned int)status);
+	if (qp_get_state(end->host->shared, end->index) != QP_ERROR)
+		sim_fail(end->pair->world, "pair %u end %u: request %u failed, and it lives",
+			 end->pair->number, end->side, op->number);
 	if (!end->failed) {
 		judge_failure(end, op, status);
 		end->failed = true;

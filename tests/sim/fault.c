@@ -107,6 +107,20 @@ static struct op *wrong_token(struct end *end, uint32_t token)
 	return refused(op, NT_ACCESS_VIOLATION);
 }
 
+/* The one that is good for all of its client's own memory: mostly an atomic. */
+static struct op *privileged_token(struct end *end)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	const struct host *host = end->peer->host;
+	struct op *op = rng_percent(rng, 60) ? op_build(end, KIND_FETCH_ADD) : accessing(end);
+
+	if (op == NULL)
+		return NULL;
+	op->sqe.token = memory_privileged_token(host->memory);
+	op->sqe.address = (uint64_t)host->segment << LOGICAL_OFFSET_BITS | op->target;
+	return refused(op, NT_ACCESS_VIOLATION);
+}
+
 /* Right in all but the token: a request of what it grants, where it granted that. */
 static struct op *through(struct end *end, uint32_t token, uint32_t rights, uint32_t offset,
 			  uint32_t length)
@@ -510,7 +524,9 @@ static struct op *build(struct end *end, enum fault fault)
 	switch (fault) {
 	case FAULT_UNKNOWN_TOKEN: return wrong_token(end, (uint32_t)rng_next(rng));
 	case FAULT_DEAD_TOKEN: return dead_token(end);
-	case FAULT_LOCAL_TOKEN: return wrong_token(end, peer->local[rng_below(rng, 2)]);
+	case FAULT_LOCAL_TOKEN:
+		return rng_percent(rng, 60) ? wrong_token(end, peer->local[rng_below(rng, 2)])
+					    : privileged_token(end);
 	case FAULT_DOMAIN:
 		return wrong_token(end, rng_percent(rng, 50) ? peer->other_remote
 							     : peer->other_window_token);

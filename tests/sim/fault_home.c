@@ -41,6 +41,28 @@ static uint32_t wrong_local(const struct end *end, struct shm_sge *sge)
 	return rng_percent(rng, 50) ? end->host->remote : (uint32_t)rng_next(rng);
 }
 
+/* Beyond its region; by the privileged token, beyond the segment or in none of this client's. */
+static void put_outside(const struct end *end, struct shm_sge *sge)
+{
+	struct rng *rng = &end->pair->world->traffic;
+	const struct host *host = end->host;
+	uint64_t segment = host->segment, offset = host->size - sge->length + 1;
+
+	if (rng_percent(rng, 60)) {
+		sge->address = fault_outside(rng, host_address(host, AREA_GUARD),
+					     host->size - 2 * AREA_GUARD, sge->length);
+		if (sge->token == memory_privileged_token(host->memory))
+			sge->token = host->local[0];
+		return;
+	}
+	if (rng_percent(rng, 40))
+		segment = rng_percent(rng, 50) ? 0 : segment + 1 + rng_below(rng, 1000);
+	else if (rng_percent(rng, 40))
+		offset = (1ull << LOGICAL_OFFSET_BITS) - sge->length / 2;
+	sge->address = segment << LOGICAL_OFFSET_BITS | offset;
+	sge->token = memory_privileged_token(host->memory);
+}
+
 static bool is_short(const struct op *op)
 {
 	return op->packets == 1 && op->sqe.nsge == 1 && op->length &&
@@ -67,9 +89,7 @@ static struct op *wrong_sge(struct end *end, bool range)
 			if (op->list[i].length == 0)
 				continue;
 			if (range)
-				op->list[i].address = fault_outside(
-					rng, host_address(end->host, AREA_GUARD),
-					end->host->size - 2 * AREA_GUARD, op->list[i].length);
+				put_outside(end, &op->list[i]);
 			else
 				op->list[i].token = wrong_local(end, &op->list[i]);
 			return at_home(op, NT_ACCESS_VIOLATION);
@@ -232,7 +252,10 @@ static uint32_t not_to_be_invalidated(const struct end *end)
 {
 	struct rng *rng = &end->pair->world->traffic;
 	const struct host *host = end->host;
+	const uint32_t succeeded = fault_succeeded(end->peer);
 
+	if (succeeded && rng_percent(rng, 40))
+		return succeeded;
 	if (host->deads && rng_percent(rng, 50))
 		return host->dead[rng_below(rng, host->deads < SIM_DEAD ? host->deads : SIM_DEAD)]
 			.token;

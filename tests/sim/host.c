@@ -116,6 +116,9 @@ static void io_event(void *context, const struct transport_event *event)
 			 worker->host->number, event->type, event->object);
 	switch (event->type) {
 	case TRANSPORT_QP_ERROR:
+		if (end->nak_owed && event->async && !end->flush_asked)
+			sim_fail(world, "pair %u end %u ends without the NAK that it owes",
+				 end->pair->number, end->side);
 		end->error_events++;
 		end->error_async = event->async;
 		break;
@@ -408,6 +411,17 @@ static void create_memory(struct host *host)
 	fill_other_domain(host);
 }
 
+static void find_mapping(struct host *host)
+{
+	const struct accessor who = { .pd = host->pd, .session = SIM_SESSION };
+	struct world *world = host->world;
+	struct access access;
+
+	NEED(memory_access(host->memory, &who, host->local[0], host_address(host, AREA_GUARD), 1,
+			   RIGHT_LOCAL_READ, &access) == ACCESS_OK);
+	host->mapped = (const uint8_t *)access.pointer - AREA_GUARD;
+}
+
 void host_start_worker(struct sim_worker *worker, bool adopted)
 {
 	const struct transport_io io = { io_get, io_put, io_event, io_notify, worker };
@@ -416,6 +430,7 @@ void host_start_worker(struct sim_worker *worker, bool adopted)
 
 	worker->room = UINT32_MAX;
 	worker->fresh = adopted;
+	find_mapping(host);
 	NEED(transport_create(&worker->transport, host->shared, worker->number, &io) == 0);
 	memory_reader_online(host->memory, worker->number);
 	if (adopted)

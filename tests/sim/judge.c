@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Whether a queue pair's end had a cause, and everything about it fits that cause. */
+#include "peek.h"
 #include "sim.h"
 
 /* Requests of this end that its peer would refuse, or might. */
@@ -162,6 +163,31 @@ void judge_failure(struct end *end, struct op *op, int32_t status)
 		 op->fault ? fault_name(op->fault) : "a good one",
 		 end->pair->troubles - op->troubles, end->connection.retry_count,
 		 peer_is_dead(end) ? "dead" : "alive");
+}
+
+/* --- when its daemon died on the way to its end ----------------------------------- */
+
+/* What the client or the peer was told holds; a NAK that is owed leaves first. */
+void judge_adopted(struct end *end)
+{
+	end->condemned |= end->refused || end->failed;
+	end->adopted_at = end->host->worker[end->worker].turns;
+	end->nak_owed = peek_owes_nak(&end->host->arena, end->index);
+}
+
+void judge_condemned(const struct end *end)
+{
+	const struct host *host = end->host;
+
+	if ((!end->refused && !end->condemned) || end->moving || host_is_fresh(host) ||
+	    qp_get_state(host->shared, end->index) == QP_ERROR)
+		return;
+	/* Its turn may not be the first, and its NAK may wait for a buffer. */
+	if (end->condemned && (end->pair->world->config.transmit_room ||
+			       host->worker[end->worker].turns - end->adopted_at < 4))
+		return;
+	sim_fail(end->pair->world, "pair %u end %u: told of its end, and it lives",
+		 end->pair->number, end->side);
 }
 
 /* --- at the end ------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ static void open_queues(struct loose_end *end)
 	struct rng *rng = &world->traffic;
 	struct host *host = end->host;
 	struct qp_config *q = &end->config;
-	const bool small = end->loose->wild && rng_percent(rng, 40);
+	const bool small = end->loose->wild && rng_percent(rng, 60);
 
 	end->worker = rng_below(rng, host->workers);
 	*q = (struct qp_config){ .session = SIM_SESSION,
@@ -220,6 +220,12 @@ static unsigned int replace(struct loose *loose)
 	return 1;
 }
 
+/* Whose CQ is to be overrun looks at it seldom. */
+static uint32_t polling(const struct loose_end *end)
+{
+	return end->loose->world->config.polling / (end->small ? 4 : 1);
+}
+
 unsigned int loose_turn(struct loose *loose)
 {
 	struct rng *rng = &loose->world->traffic;
@@ -239,7 +245,7 @@ unsigned int loose_turn(struct loose *loose)
 	for (int i = 0; i < 2; i++) {
 		struct loose_end *end = &loose->end[i];
 
-		if (loose->world->draining || rng_percent(rng, loose->world->config.polling))
+		if (loose->world->draining || rng_percent(rng, polling(end)))
 			done += loose_poll_end(end);
 		if (end->flush_asked)
 			continue;

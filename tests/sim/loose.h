@@ -44,7 +44,8 @@ struct loose_end {
 	uint32_t leaving; /* message that leaves next */
 	bool flush_asked, flushed;
 	bool overrun;
-	bool wrong; /* its last request was one that must fail */
+	bool broken_seen; /* the client has seen it */
+	bool wrong;       /* its last request was one that must fail */
 	uint32_t other_ah, retired_ah;
 };
 

@@ -401,6 +401,19 @@ static void loose_send(struct loose_end *end, const struct shm_cqe *cqe)
 	end->head++;
 }
 
+/* As many as it takes, and just as many when one more has broken it. */
+static void check_count(struct loose_end *end, const struct sim_cq *cq, uint32_t count,
+			unsigned int worker)
+{
+	if (count > cq->depth)
+		loose_fail(end, "more entries than the CQ takes", count);
+	if (worker != end->worker || cq != end->small || !cq->memory->error || end->broken_seen)
+		return;
+	end->broken_seen = true;
+	if (count != cq->depth && end->loose->world->statistics.restarts == 0)
+		loose_fail(end, "entries of a CQ that was overrun", count);
+}
+
 static unsigned int poll_cq(struct loose_end *end, struct sim_cq *cq)
 {
 	unsigned int done = 0;
@@ -409,8 +422,7 @@ static unsigned int poll_cq(struct loose_end *end, struct sim_cq *cq)
 		struct shm_cq_ring *one = &cq->memory->ring[i];
 		const struct shm_cqe *entries = (void *)((uint8_t *)cq->memory + one->offset);
 
-		if (shm_load_acquire(&one->cursor.tail) - cq->head[i] > cq->depth)
-			loose_fail(end, "more entries than the CQ takes", cq->depth);
+		check_count(end, cq, shm_load_acquire(&one->cursor.tail) - cq->head[i], i);
 		while (cq->head[i] != shm_load_acquire(&one->cursor.tail)) {
 			const struct shm_cqe cqe = entries[cq->head[i] & (cq->memory->slots - 1)];
 

@@ -298,6 +298,14 @@ static bool chance_at(struct rng *rng, uint32_t ppm, const struct frame_facts *f
 	return rng_chance(rng, edge && ppm && ppm < 150000 ? 150000 : ppm);
 }
 
+/* What nothing follows is missed by nobody but a timer: where some are lost, those more often. */
+static uint32_t loss_now(const struct world *world)
+{
+	const uint32_t loss = world->config.loss, last = 60000;
+
+	return world->draining && loss && loss < last ? last : loss;
+}
+
 /* In a storm: everything that can happen to a frame. False: it is lost. */
 static bool suffer(struct world *world, struct flying *flying, const struct frame_facts *facts,
 		   const char **what, bool *late)
@@ -308,7 +316,8 @@ static bool suffer(struct world *world, struct flying *flying, const struct fram
 	const struct sim_config *c = &world->config;
 	struct rng *rng = &world->weather;
 
-	if (dark(world, direction) || too_long(world, buffer) || chance_at(rng, c->loss, facts)) {
+	if (dark(world, direction) || too_long(world, buffer) ||
+	    chance_at(rng, loss_now(world), facts)) {
 		world->statistics.lost_alone += end && end->pair->state == PAIR_ALIVE &&
 						world->now >= world->network.dark_until[direction];
 		trouble(end);

@@ -406,6 +406,7 @@ unsigned int pair_turn(struct pair *pair)
 	if (pair->state == PAIR_GONE)
 		return 0;
 	for (int i = 0; i < 2; i++) {
+		judge_condemned(&pair->end[i]);
 		done += traffic_turn(&pair->end[i]);
 		if (rng_percent(&world->schedule, 10))
 			window_watch(&pair->end[i]);

@@ -18,6 +18,14 @@ uint32_t peek_oldest(const struct arena *arena, uint32_t qp)
 	return requester_una(record->requester);
 }
 
+bool peek_owes_nak(const struct arena *arena, uint32_t qp)
+{
+	const struct qp *record = arena_record(arena, ARENA_QPS, qp);
+
+	return record->state == QP_RTS && (record->responder & RESPONDER_DYING) &&
+	       record->answer.kind == ANSWER_FATAL;
+}
+
 const char *peek_unsettled(const struct arena *arena, uint32_t qp)
 {
 	const struct qp *record = arena_record(arena, ARENA_QPS, qp);

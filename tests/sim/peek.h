@@ -14,6 +14,8 @@ bool peek_is_ghost(const struct arena *arena, uint32_t qp, uint32_t psn);
 uint32_t peek_oldest(const struct arena *arena, uint32_t qp);
 /* The PSN that its responder expects. */
 uint32_t peek_expected(const struct arena *arena, uint32_t qp);
+/* Whether it has a NAK to send that ends it. */
+bool peek_owes_nak(const struct arena *arena, uint32_t qp);
 /* NULL, or what its requester still counts though nothing is outstanding. */
 const char *peek_unsettled(const struct arena *arena, uint32_t qp);
 /* Whether its responder has carried out what had this PSN. */

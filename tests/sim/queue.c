@@ -6,6 +6,17 @@
 #include "shm/spsc.h"
 #include "sim.h"
 
+/* All above the bit is set: the worker, which is at rest now, comes to it. */
+static void check_doorbell(const struct end *end, const struct shm_worker_area *area)
+{
+	const uint32_t word = end->config.doorbell / 64;
+
+	if (!(area->bits[word] >> (end->config.doorbell % 64) & 1) ||
+	    !(area->summary[word / 64] >> (word % 64) & 1) || !(area->top >> (word / 64) & 1))
+		sim_fail(end->pair->world, "pair %u end %u: nobody hears its doorbell",
+			 end->pair->number, end->side);
+}
+
 static void ring(struct end *end, struct shm_queue *queue)
 {
 	const struct shm_qp *memory = end->config.memory;
@@ -15,6 +26,7 @@ static void ring(struct end *end, struct shm_queue *queue)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	home = __atomic_load_n(&memory->home, __ATOMIC_RELAXED);
 	shm_doorbell_ring(&end->host->session->worker[home], end->config.doorbell);
+	check_doorbell(end, &end->host->session->worker[home]);
 }
 
 /* Entry, then as much of SGEs or data as the slot holds. */

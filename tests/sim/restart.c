@@ -104,6 +104,7 @@ static void resume_end(struct end *end)
 	end->worker = qp_home(host->shared, end->index);
 	end->moving = end->move_wanted = false;
 	transport = host->worker[end->worker].transport;
+	judge_adopted(end);
 
 	transport_attach(transport, end->index, now);
 	if (end->flush_asked && !end->flushed)
@@ -126,7 +127,8 @@ void host_restart(struct host *host)
 	sim_log(host->world, "host %u dies%s", host->number,
 		host->in_turn ? " within a call" : " between two calls");
 	host->in_turn = false;
-	host->kill_in = host->stores_left = 0;
+	host->kill_in = host->stores_left = host->die_over = 0;
+	host->placing = false;
 	lose_frames(host);
 	/* What is still mapped makes all addresses new ones. */
 	adopt_tables(host);

@@ -279,7 +279,7 @@ struct end {
 	uint32_t furthest;   /* PSN of a request that came to it, of all that did */
 	bool came;
 	bool gap_told, rnr_waits;
-	bool refused;           /* it has sent the NAK that ends it */
+	bool over;              /* it has sent the NAK that ends it, and says no more */
 	bool rnr_blind;         /* whether it heeds them cannot be said */
 	uint32_t rnr_psn, rnrs; /* RNR NAKs that have come for this PSN */
 	uint64_t rnr_until;     /* that PSN is not sent before */
@@ -299,8 +299,12 @@ struct end {
 	int32_t failed_status; /* of the first */
 	struct op *failed_op;
 	bool flush_asked, flushed;
-	bool flushed_alive; /* asked while it lived: no event of an error is due */
-	bool nak_taken;     /* a fatal NAK was delivered to it in time */
+	bool flushed_alive;  /* asked while it lived: no event of an error is due */
+	bool nak_taken;      /* a fatal NAK was delivered to it in time */
+	bool refused;        /* it has sent a NAK that ends it */
+	bool condemned;      /* its daemon died when it had told of its end: the next one ends it */
+	uint64_t adopted_at; /* turns of its worker */
+	bool nak_owed;       /* when its daemon died */
 	uint32_t error_events, bad_token_events, established_events, last_receive_events;
 	bool receives_over; /* it has been told so */
 	uint32_t restarts;  /* deaths of its daemon: events may be lost, or come again */
@@ -383,8 +387,12 @@ struct host {
 	struct sim_cq *shared_cq;
 	struct memory_sizes memory_sizes;
 	struct transport_sizes sizes;
-	uint32_t kill_in;     /* calls out of the transport until the daemon dies; 0: it lives */
-	uint32_t stores_left; /* the same in stores */
+	uint32_t kill_in;      /* calls out of the transport until the daemon dies; 0: it lives */
+	uint32_t stores_left;  /* the same in stores */
+	uint32_t die_over;     /* opcode of a frame over which it is to die; 0: none */
+	const uint8_t *mapped; /* byte 0 of the client's memory as the daemon sees it */
+	bool placing;          /* one packet, whose bytes are known up to this one */
+	size_t placed;
 	bool in_turn;
 	jmp_buf death;
 	uint32_t generation; /* changes with each death, and when all is published again */
@@ -714,6 +722,9 @@ bool pair_is_still(const struct pair *pair);
 
 /* A request did not succeed: was that to be expected? */
 void judge_failure(struct end *end, struct op *op, int32_t status);
+/* Its daemon has died; the next one has not seen it yet. Has what it then must do been done? */
+void judge_adopted(struct end *end);
+void judge_condemned(const struct end *end);
 /* All of a queue pair's completions and events are there: do they fit each other? */
 void judge_end(const struct end *end);
 

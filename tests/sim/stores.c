@@ -4,12 +4,20 @@
  *
  * The simulation has its own copy of lib/transport and lib/memory, compiled as for the thread
  * sanitizer, so that the compiler calls out before each store; but these functions are ours and not
- * the sanitizer's. They count, and the daemon dies before the store that was drawn. An atomic is
- * carried out here, as the sanitizer would.
+ * the sanitizer's. They count, and the daemon dies before the store that was drawn, or in the
+ * middle of a copy (copies.h). An atomic is carried out here, as the sanitizer would.
+ *
+ * The last bytes of a packet come last into the client's memory: where the SGEs of a request lie in
+ * order, as all here do, no store goes back behind another.
  *
  * Not in builds with a sanitizer: there a daemon dies only where it calls out by itself.
  */
+#include <string.h>
+
+#include "copies.h"
 #include "sim.h"
+
+#undef memcpy
 
 static struct host *victim; /* whose worker runs */
 
@@ -25,10 +33,41 @@ void stores_end(void)
 
 #ifdef SIM_STORES
 
-static void before_store(void)
+static void check_order(const uint8_t *place, size_t size)
 {
-	if (victim && victim->stores_left && --victim->stores_left == 0)
+	const size_t at = (size_t)(place - victim->mapped);
+
+	if (at >= victim->size)
+		return;
+	if (at < victim->placed)
+		sim_fail(victim->world, "host %u: byte %#zx is written after byte %#zx of a packet",
+			 victim->number, at, victim->placed - 1);
+	victim->placed = at + size;
+}
+
+/* Whether the daemon dies here. */
+static bool count_store(const void *place, size_t size)
+{
+	if (victim == NULL)
+		return false;
+	if (victim->placing)
+		check_order(place, size);
+	return victim->stores_left && --victim->stores_left == 0;
+}
+
+static void before_store(const void *place, size_t size)
+{
+	if (count_store(place, size))
 		host_die(victim);
+}
+
+void *sim_copy(void *to, const void *from, size_t length)
+{
+	if (length && count_store(to, length)) {
+		memcpy(to, from, length / 2);
+		host_die(victim);
+	}
+	return memcpy(to, from, length);
 }
 
 /* Declared here only: the compiler makes the calls. */
@@ -43,14 +82,14 @@ static void before_store(void)
 	PLAIN(unaligned_read##size) \
 	{                           \
 	}
-#define WRITE(size)                  \
-	PLAIN(write##size)           \
-	{                            \
-		before_store();      \
-	}                            \
-	PLAIN(unaligned_write##size) \
-	{                            \
-		before_store();      \
+#define WRITE(size)                        \
+	PLAIN(write##size)                 \
+	{                                  \
+		before_store(place, size); \
+	}                                  \
+	PLAIN(unaligned_write##size)       \
+	{                                  \
+		before_store(place, size); \
 	}
 
 /* clang-format off */
@@ -77,7 +116,7 @@ void __tsan_read_range(void *place, size_t size)
 void __tsan_write_range(void *place, size_t size);
 void __tsan_write_range(void *place, size_t size)
 {
-	before_store();
+	before_store(place, size);
 }
 
 void __tsan_atomic_thread_fence(int order);
@@ -91,7 +130,7 @@ void __tsan_atomic_thread_fence(int order)
 	uint##bits##_t __tsan_atomic##bits##_##name(uint##bits##_t *place, uint##bits##_t value, \
 						    int order)                                   \
 	{                                                                                        \
-		before_store();                                                                  \
+		before_store(place, sizeof(*place));                                             \
 		return __atomic_##name(place, value, __ATOMIC_SEQ_CST);                          \
 	}
 
@@ -101,7 +140,7 @@ void __tsan_atomic_thread_fence(int order)
 	int __tsan_atomic##bits##_##name(uint##bits##_t *place, uint##bits##_t *expected,         \
 					 uint##bits##_t value, int order, int failed)             \
 	{                                                                                         \
-		before_store();                                                                   \
+		before_store(place, sizeof(*place));                                              \
 		return __atomic_compare_exchange_n(place, expected, value, false,                 \
 						   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);           \
 	}
@@ -114,7 +153,7 @@ void __tsan_atomic_thread_fence(int order)
 		uint##bits##_t *place, uint##bits##_t expected, uint##bits##_t value, int order, \
 		int failed)                                                                      \
 	{                                                                                        \
-		before_store();                                                                  \
+		before_store(place, sizeof(*place));                                             \
 		__atomic_compare_exchange_n(place, &expected, value, false, __ATOMIC_SEQ_CST,    \
 					    __ATOMIC_SEQ_CST);                                   \
 		return expected;                                                                 \
@@ -129,14 +168,14 @@ void __tsan_atomic_thread_fence(int order)
 	void __tsan_atomic##bits##_store(uint##bits##_t *, uint##bits##_t, int);                   \
 	void __tsan_atomic##bits##_store(uint##bits##_t *place, uint##bits##_t value, int order)   \
 	{                                                                                          \
-		before_store();                                                                    \
+		before_store(place, sizeof(*place));                                               \
 		__atomic_store_n(place, value, __ATOMIC_SEQ_CST);                                  \
 	}                                                                                          \
 	uint##bits##_t __tsan_atomic##bits##_exchange(uint##bits##_t *, uint##bits##_t, int);      \
 	uint##bits##_t __tsan_atomic##bits##_exchange(uint##bits##_t *place, uint##bits##_t value, \
 						      int order)                                   \
 	{                                                                                          \
-		before_store();                                                                    \
+		before_store(place, sizeof(*place));                                               \
 		return __atomic_exchange_n(place, value, __ATOMIC_SEQ_CST);                        \
 	}                                                                                          \
 	CHANGE(bits, fetch_add)                                                                    \

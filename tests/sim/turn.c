@@ -27,8 +27,26 @@ static bool refusal_begins(const struct end *end, const struct wire_view *view)
 {
 	const struct op *op = end->peer->fault;
 
-	return end->pair->world->config.restart_every_us && op && fault_async(op->fault) &&
-	       (view->op->flags & OPF_REQUEST) && (view->psn - op->psn) % 0x1000000 < op->packets;
+	return op && fault_async(op->fault) && (view->op->flags & OPF_REQUEST) &&
+	       (view->psn - op->psn) % 0x1000000 < op->packets;
+}
+
+static void may_die_over(struct end *end, const struct sim_buffer *buffer,
+			 const struct wire_view *view)
+{
+	struct rng *rng = &end->pair->world->schedule;
+	struct host *host = end->host;
+
+	if (end->pair->world->config.restart_every_us == 0)
+		return;
+	if (refusal_begins(end, view) && rng_percent(rng, 25))
+		host->stores_left = rng_between(rng, 1, 300);
+	if (buffer->fatal && rng_percent(rng, 25))
+		host->stores_left = rng_between(rng, 1, 60);
+	if (host->die_over == view->opcode && host->die_over) {
+		host->stores_left = rng_between(rng, 1, 100);
+		host->die_over = 0;
+	}
 }
 
 static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buffer,
@@ -43,11 +61,7 @@ static void note_arrival(struct sim_worker *worker, const struct sim_buffer *buf
 	}
 	if (end == NULL)
 		return;
-	if (refusal_begins(end, view) && rng_percent(&end->pair->world->schedule, 25))
-		end->host->stores_left = rng_between(&end->pair->world->schedule, 1, 300);
-	if (buffer->fatal && end->pair->world->config.restart_every_us &&
-	    rng_percent(&end->pair->world->schedule, 25))
-		end->host->stores_left = rng_between(&end->pair->world->schedule, 1, 60);
+	may_die_over(end, buffer, view);
 	end->arrival = end->pair->world->now;
 	if (view->opcode == 0x81)
 		witness_cnp(end);
@@ -83,8 +97,12 @@ static bool offer(struct sim_worker *worker, struct sim_buffer *buffer,
 	struct pktbuf *keep = buffer->unkept ? NULL : &buffer->packet;
 	const uint32_t oldest = end ? peek_oldest(&worker->host->arena, end->index) : 0;
 	const uint64_t accepted = count_accepted(worker);
-	const bool kept = transport_receive(worker->transport, view, keep, world->now);
+	bool kept;
 
+	worker->host->placing = true;
+	worker->host->placed = 0;
+	kept = transport_receive(worker->transport, view, keep, world->now);
+	worker->host->placing = false;
 	if (kept && keep == NULL)
 		sim_fail(world, "a frame was kept that must not be");
 	if (end == NULL)
