@@ -211,6 +211,11 @@ void pair_open(struct world *world, uint32_t number)
 	draw_path(pair);
 	connect_end(&pair->end[0]);
 	connect_end(&pair->end[1]);
+	/* Now and then the first thing that happens is that a receive is missing. */
+	if (pair->strict && config->faults && rng_percent(rng, 10)) {
+		pair->no_receives = true;
+		pair->life = 0;
+	}
 	world->statistics.lives++;
 }
 

@@ -44,7 +44,7 @@ static void may_die_over(struct end *end, const struct sim_buffer *buffer,
 	if (buffer->fatal && rng_percent(rng, 25))
 		host->stores_left = rng_between(rng, 1, 60);
 	if (host->die_over == view->opcode && host->die_over) {
-		host->stores_left = rng_between(rng, 1, 100);
+		host->stores_left = rng_between(rng, 1, rng_percent(rng, 50) ? 40 : 100);
 		host->die_over = 0;
 	}
 }

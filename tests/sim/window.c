@@ -411,13 +411,19 @@ static bool may_invalidate(struct end *end, const struct sim_window *window)
 static struct end *choose_other(struct end *end)
 {
 	struct world *world = end->pair->world;
-	struct pair *pair = &world->pair[rng_below(&world->traffic, world->config.pairs)];
-	struct end *other = &pair->end[end->side];
+	struct end *found = end;
 
-	if (pair->state != PAIR_ALIVE || pair == end->pair || end->pair->state != PAIR_ALIVE ||
-	    other->fault || other->failed || other->flush_asked || !traffic_room(other))
-		return end;
-	return other;
+	/* One with nothing in hand, if it can be: that says at once when it is done. */
+	for (int tries = 0; tries < 3 && (found == end || found->head != found->tail); tries++) {
+		struct pair *pair = &world->pair[rng_below(&world->traffic, world->config.pairs)];
+		struct end *other = &pair->end[end->side];
+
+		if (pair->state == PAIR_ALIVE && pair != end->pair &&
+		    end->pair->state == PAIR_ALIVE && !other->fault && !other->failed &&
+		    !other->flush_asked && traffic_room(other))
+			found = other;
+	}
+	return found;
 }
 
 static void post_invalidate(struct end *end, struct sim_window *window, bool midway)

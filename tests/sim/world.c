@@ -58,8 +58,8 @@ static uint64_t next_event(const struct world *world)
 /* Of frames over which much can go wrong, those that are seldom as often as the others. */
 static uint32_t draw_opcode(struct rng *rng)
 {
-	static const uint8_t opcode[] = { 0x02, 0x04, 0x05, 0x08, 0x0a, 0x0b, 0x0c, 0x0f,
-					  0x10, 0x11, 0x12, 0x13, 0x14, 0x16, 0x17 };
+	static const uint8_t opcode[] = { 0x02, 0x04, 0x05, 0x08, 0x0a, 0x0b, 0x0c, 0x0f, 0x10,
+					  0x11, 0x12, 0x13, 0x14, 0x13, 0x14, 0x16, 0x17 };
 
 	return opcode[rng_below(rng, sizeof(opcode))];
 }
@@ -82,9 +82,9 @@ static void bring_death(struct world *world)
 		world->next_restart += 400000000;
 	if (rng_percent(rng, 15))
 		host_restart(host);
-	else if (rng_percent(rng, 30))
+	else if (rng_percent(rng, 20))
 		host->kill_in = rng_between(rng, 1, 60);
-	else if (rng_percent(rng, 50))
+	else if (rng_percent(rng, 70))
 		host->die_over = draw_opcode(rng);
 	else
 		host->stores_left = rng_between(rng, 1, 5000);
