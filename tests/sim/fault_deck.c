@@ -14,6 +14,7 @@ static void refill(struct fault_deck *deck)
 		[FAULT_WIRE_RESPONSE] = 3, [FAULT_ALIGNMENT] = 2,
 		[FAULT_TIED] = 2,          [FAULT_DEAD_TOKEN] = 4,
 		[FAULT_NO_RECEIVE] = 2,    [FAULT_LOCAL_TOKEN] = 3,
+		[FAULT_BIND_RIGHT] = 2,
 	};
 
 	for (uint32_t i = FAULT_NONE + 1; i < FAULT_COUNT; i++)

@@ -187,6 +187,13 @@ void token_list_add(struct token_list *list, uint32_t token)
 	list->token[list->count++] = token;
 }
 
+static void check_fresh(const struct host *host, uint32_t token)
+{
+	for (uint32_t k = 0; k < SIM_DEAD; k++)
+		if (host->dead[k].token == token)
+			sim_fail(host->world, "token %#x came back", token);
+}
+
 /* Tokens that workers put back into the session's stock. */
 static void collect_stock(struct host *host)
 {
@@ -197,9 +204,7 @@ static void collect_stock(struct host *host)
 		while (*head != shm_load_acquire(&area->stock_cursor.tail)) {
 			uint32_t token = area->stock[*head & (SHM_STOCK_ENTRIES - 1)];
 
-			for (uint32_t k = 0; k < SIM_DEAD; k++)
-				if (host->dead[k].token == token)
-					sim_fail(host->world, "token %#x came back", token);
+			check_fresh(host, token);
 			token_list_add(&host->stock, token);
 			++*head;
 		}
@@ -251,6 +256,7 @@ uint32_t host_take_token(struct host *host)
 	pick = rng_below(&host->world->traffic, stock->count);
 	token = stock->token[pick];
 	stock->token[pick] = stock->token[--stock->count];
+	check_fresh(host, token);
 	return token;
 }
 
