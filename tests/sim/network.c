@@ -298,12 +298,16 @@ static bool chance_at(struct rng *rng, uint32_t ppm, const struct frame_facts *f
 	return rng_chance(rng, edge && ppm && ppm < 150000 ? 150000 : ppm);
 }
 
-/* What nothing follows is missed by nobody but a timer: where some are lost, those more often. */
-static uint32_t loss_now(const struct world *world)
+/*
+ * What nothing follows is missed by nobody but a timer: where some are lost, those more often, if
+ * they are short messages or their ACKs.
+ */
+static uint32_t loss_now(const struct world *world, const struct frame_facts *facts)
 {
-	const uint32_t loss = world->config.loss, last = 60000;
+	const uint32_t loss = world->config.loss, last = 50000;
+	const bool alone = facts->opcode == 0x04 || facts->opcode == 0x0a || facts->opcode == 0x11;
 
-	return world->draining && loss && loss < last ? last : loss;
+	return world->draining && alone && loss && loss < last ? last : loss;
 }
 
 /* In a storm: everything that can happen to a frame. False: it is lost. */
@@ -317,7 +321,7 @@ static bool suffer(struct world *world, struct flying *flying, const struct fram
 	struct rng *rng = &world->weather;
 
 	if (dark(world, direction) || too_long(world, buffer) ||
-	    chance_at(rng, loss_now(world), facts)) {
+	    chance_at(rng, loss_now(world, facts), facts)) {
 		world->statistics.lost_alone += end && end->pair->state == PAIR_ALIVE &&
 						world->now >= world->network.dark_until[direction];
 		trouble(end);
