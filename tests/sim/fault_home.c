@@ -58,7 +58,7 @@ static void put_outside(const struct end *end, struct shm_sge *sge)
 	if (rng_percent(rng, 40))
 		segment = rng_percent(rng, 50) ? 0 : segment + 1 + rng_below(rng, 1000);
 	else if (rng_percent(rng, 40))
-		offset = (1ull << LOGICAL_OFFSET_BITS) - sge->length / 2;
+		offset = (1ull << LOGICAL_OFFSET_BITS) - 1;
 	sge->address = segment << LOGICAL_OFFSET_BITS | offset;
 	sge->token = memory_privileged_token(host->memory);
 }

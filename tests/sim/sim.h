@@ -269,6 +269,7 @@ struct end {
 	uint32_t inv_generation;
 	uint32_t asks;       /* for an answer that never comes, since it was the oldest */
 	uint32_t tries;      /* the oldest that waits has left again, since the last progress */
+	uint32_t returns;    /* and so often as the first that did */
 	uint64_t progressed; /* when an answer took its requester further last */
 	bool rnr_since;      /* an RNR NAK has come since */
 	bool gap_since;      /* one for a gap */

@@ -112,7 +112,7 @@ static bool offer(struct sim_worker *worker, struct sim_buffer *buffer,
 	if (oldest != peek_oldest(&worker->host->arena, end->index)) {
 		end->progressed = world->now;
 		end->rnr_since = end->gap_since = false;
-		end->asks = end->tries = 0;
+		end->asks = end->tries = end->returns = 0;
 	}
 	end->rnr_since |= buffer->rnr;
 	end->gap_since |= buffer->gap;

@@ -116,16 +116,18 @@ static void count_asks(struct end *sender, const struct frame_facts *facts)
 
 /*
  * The oldest goes once more: as often as agreed, those times not counted that an RNR NAK has set
- * off. Where frames are lost, a NAK that came before the last progress may have set off one more.
+ * off, nor when it comes behind what was sent again before it. Where frames are lost, a NAK that
+ * came before the last progress may have set off one more.
  */
-static void check_tries(struct end *sender, const struct frame_facts *facts)
+static void check_tries(struct end *sender, const struct frame_facts *facts, bool back)
 {
 	const uint32_t most = sender->connection.retry_count +
 			      (config_is_perfect(&sender->pair->world->config) ? 0u : 1u);
 
 	sender->tries++;
-	if (!sender->rnr_since && sender->restarts == 0 && sender->tries > most)
-		witness_complain(sender, facts, "the number of its tries", sender->tries, most);
+	sender->returns += back;
+	if (!sender->rnr_since && sender->restarts == 0 && sender->returns > most)
+		witness_complain(sender, facts, "the number of its tries", sender->returns, most);
 }
 
 /* IBTA: found out after four times the agreed time at most; a NAK for a gap is heeded at once. */
@@ -139,7 +141,7 @@ static void check_late(struct end *sender, const struct frame_facts *facts,
 	const bool oldest = facts->psn == peek_oldest(&sender->host->arena, sender->index);
 
 	if (oldest && (sender->sent_psn - facts->psn - 1) % PSNS < PSNS / 2)
-		check_tries(sender, facts);
+		check_tries(sender, facts, back);
 	if (!timer_alone(sender))
 		return;
 	if (back && oldest && message->sent_at && now - since > most)
