@@ -444,6 +444,36 @@ Test(handoff, commands_wait_until_it_has_come)
 	expect_nothing_left();
 }
 
+/* It would be let go of by a worker that does not have it any more. */
+Test(handoff, who_waits_to_be_let_go_of_stays)
+{
+	const struct worker_command detach = { .type = WORKER_DETACH, .object = QP };
+
+	fake_set(&fake.may_detach, 0);
+	cr_assert_eq(net_command(pair.net, O, &detach), 0);
+	commands_run(worker(O), 1);
+	cr_assert_eq(move_start(worker(O), QP, N), -EBUSY);
+	fake_set(&fake.may_detach, 1);
+	commands_run(worker(O), 1);
+	cr_assert_eq(fake.worker[O].detached, 1);
+}
+
+/* A worker that stops in the middle keeps no buffers. */
+Test(handoff, what_is_held_is_freed_at_the_end)
+{
+	cr_assert_eq(move_start(worker(O), QP, N), 0);
+	turn(N);
+	lands(N, 0);
+	turn(O);
+	turn(W);
+	lands(W, 1);
+	turn(N);
+	cr_assert_eq(worker(N)->moves.held, 2);
+	move_destroy(worker(N));
+	cr_assert_eq(worker(N)->moves.held, 0);
+	cr_assert_eq(rte_mempool_in_use_count(pair.net->port[0].rx_pool), 0);
+}
+
 Test(handoff, one_at_a_time_and_only_so_many)
 {
 	cr_assert_eq(move_start(worker(O), QP, O), -EINVAL);
