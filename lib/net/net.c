@@ -154,7 +154,6 @@ int net_start_workers(struct net *net)
 			continue;
 		}
 		error = rte_eal_remote_launch(worker_run, &net->worker[w], w + 1);
-
 		if (error) {
 			net_stop_workers(net);
 			return error;

@@ -433,11 +433,6 @@ enum qp_state qp_get_state(const struct transport_shared *shared, uint32_t qp)
 	return (enum qp_state)__atomic_load_n(&shared->qps[qp].state, __ATOMIC_RELAXED);
 }
 
-/*
- * Decrypting a number is some tens of nanoseconds; the cache takes them off the path
- * of busy queue pairs. An entry is one word, so any thread may read and replace it; one
- * that is out of date fails the comparison with the record.
- */
 uint32_t qp_table_size(const struct transport_shared *shared)
 {
 	return shared->sizes.qps;
