@@ -255,6 +255,9 @@ Test(handoff, a_queue_pair_leaves_with_all_that_waits_for_it)
 		handoff_send(worker(O), N, make(FAKE_QPN + 5, i));
 	turn(O);
 	cr_assert_eq(qp_home(NULL, QP), O, "there is no room");
+	handoff_send(worker(O), N, make(FAKE_QPN + 5, others));
+	cr_assert_eq(verdict_count(VERDICT(NO_ROOM_HANDOFF)), 1,
+		     "what becomes free is kept for it");
 	for (int i = 0; i < 50; i++)
 		for (unsigned int w = O; w <= N; w++)
 			turn(w);
@@ -472,6 +475,24 @@ Test(handoff, what_is_held_is_freed_at_the_end)
 	move_destroy(worker(N));
 	cr_assert_eq(worker(N)->moves.held, 0);
 	cr_assert_eq(rte_mempool_in_use_count(pair.net->port[0].rx_pool), 0);
+}
+
+/* Who was about to sleep looks once more; who sleeps is woken. */
+Test(handoff, what_is_handed_over_is_no_time_to_sleep)
+{
+	struct rte_mbuf *mbuf = make(FAKE_QPN + QP, 0);
+
+	cr_assert_not(handoff_waiting(worker(O)));
+	worker(W)->to_wake = 0;
+	lands(W, 0);
+	cr_assert_eq(worker(W)->to_wake, 1u << O);
+	cr_assert(handoff_waiting(worker(O)));
+	turn(O);
+	cr_assert_not(handoff_waiting(worker(O)));
+	cr_assert_eq(rte_ring_sp_enqueue(worker(O)->to_send, mbuf), 0);
+	cr_assert(handoff_waiting(worker(O)), "control wants it sent");
+	cr_assert_eq(rte_ring_sc_dequeue(worker(O)->to_send, (void **)&mbuf), 0);
+	rte_pktmbuf_free(mbuf);
 }
 
 Test(handoff, one_at_a_time_and_only_so_many)
