@@ -461,6 +461,42 @@ Test(handoff, who_waits_to_be_let_go_of_stays)
 	cr_assert_eq(fake.worker[O].detached, 1);
 }
 
+/* Its index was another's by the time that the command came: that one stays. */
+Test(handoff, a_command_for_one_that_is_gone_hits_nobody)
+{
+	const struct worker_command flush = { .type = WORKER_FLUSH,
+					      .object = QP,
+					      .number = FAKE_QPN + QP };
+
+	fake.again[QP] = 1;
+	cr_assert_eq(net_command(pair.net, O, &flush), 0);
+	commands_run(worker(O), 1);
+	cr_assert_eq(fake.worker[O].flushed, 0);
+	fake.again[QP] = 0;
+	cr_assert_eq(net_command(pair.net, O, &flush), 0);
+	commands_run(worker(O), 1);
+	cr_assert_eq(fake.worker[O].flushed, 1);
+}
+
+Test(handoff, more_that_are_to_be_let_go_of_than_can_wait)
+{
+	const uint32_t count = DETACH_WAITING + 40;
+
+	fake_set(&fake.may_detach, 0);
+	for (uint32_t i = 1; i <= count; i++) {
+		const struct worker_command detach = { .type = WORKER_DETACH, .object = 3 * i };
+
+		cr_assert_eq(net_command(pair.net, O, &detach), 0);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		commands_run(worker(O), 1);
+	cr_assert_eq(worker(O)->detaches, DETACH_WAITING);
+	fake_set(&fake.may_detach, 1);
+	for (uint32_t i = 0; i < count; i++)
+		commands_run(worker(O), 1);
+	cr_assert_eq(fake.worker[O].detached, count);
+}
+
 /* A worker that stops in the middle keeps no buffers. */
 Test(handoff, what_is_held_is_freed_at_the_end)
 {
