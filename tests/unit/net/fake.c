@@ -50,7 +50,7 @@ uint32_t qp_table_size(const struct transport_shared *shared)
 
 bool qp_get_status(const struct transport_shared *shared, uint32_t qp, struct qp_status *status)
 {
-	*status = (struct qp_status){ .qpn = FAKE_QPN + qp,
+	*status = (struct qp_status){ .qpn = qp_number(shared, qp),
 				      .state = fake.failed[qp] ? QP_ERROR : QP_RTS,
 				      .type = fake.type[qp],
 				      .home = qp_home(shared, qp) };

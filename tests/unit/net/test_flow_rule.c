@@ -237,6 +237,11 @@ Test(flow_rule, is_not_made_for_what_has_ended)
 	command(WORKER_ATTACH, QP);
 	control();
 	cr_assert_eq(flow_device.tried, 0);
+	flow_rule_wish(worker(HOME), QP, 0, PORT);
+	fake.again[QP] = 1;
+	control();
+	fake.again[QP] = 0;
+	cr_assert_eq(flow_device.tried, 0, "its index is another's");
 	fake.failed[QP] = 1;
 	wishes(QP, PORT);
 	fake.failed[QP] = 0;
