@@ -154,6 +154,14 @@ static void check_late(struct end *sender, const struct frame_facts *facts,
 	}
 }
 
+/* What is sent next if nothing is sent again. An ACK on the way spares what it acknowledges. */
+static uint32_t goes_on(const struct end *sender)
+{
+	const uint32_t oldest = peek_oldest(&sender->host->arena, sender->index);
+
+	return (oldest - sender->goes_on) % PSNS < PSNS / 2 ? oldest : sender->goes_on;
+}
+
 /*
  * Where it goes back to is the oldest that is not acknowledged. When nothing has come since that
  * left, a timer has run out, and that takes its time.
@@ -163,7 +171,7 @@ static void check_time(struct end *sender, const struct frame_facts *facts, stru
 {
 	const uint64_t now = sender->pair->world->now;
 	const uint64_t least = 4096ull << sender->connection.timeout;
-	const bool back = facts->psn != sender->goes_on;
+	const bool back = facts->psn != goes_on(sender);
 
 	if (back && message->sent_at && sender->restarts == 0 &&
 	    sender->arrival < message->sent_at && now - message->sent_at < least)
