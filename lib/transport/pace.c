@@ -13,6 +13,21 @@
 
 /* --- parameters ----------------------------------------------------------------------- */
 
+typedef uint64_t __attribute__((may_alias)) parameter_word;
+_Static_assert(sizeof(struct congestion_parameters) % sizeof(parameter_word) == 0, "whole words");
+
+/* They are read while they are written; the version tells who has to look again. */
+static void copy_parameters(struct congestion_parameters *to,
+			    const struct congestion_parameters *from)
+{
+	parameter_word *destination = (parameter_word *)to;
+	const parameter_word *source = (const parameter_word *)from;
+
+	for (size_t i = 0; i < sizeof(*to) / sizeof(*destination); i++)
+		__atomic_store_n(destination + i, __atomic_load_n(source + i, __ATOMIC_RELAXED),
+				 __ATOMIC_RELAXED);
+}
+
 void transport_set_congestion(struct transport_shared *shared,
 			      const struct congestion_parameters *parameters)
 {
@@ -20,14 +35,14 @@ void transport_set_congestion(struct transport_shared *shared,
 
 	__atomic_store_n(&shared->congestion_version, version + 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	shared->congestion = *parameters;
+	copy_parameters(&shared->congestion, parameters);
 	__atomic_store_n(&shared->congestion_version, version + 2, __ATOMIC_RELEASE);
 }
 
 void transport_get_congestion(const struct transport_shared *shared,
 			      struct congestion_parameters *parameters)
 {
-	*parameters = shared->congestion;
+	copy_parameters(parameters, &shared->congestion);
 }
 
 void transport_set_line_rate(struct transport_shared *shared, uint64_t rate)
@@ -47,7 +62,8 @@ static uint64_t line_of_ports(const struct transport_shared *shared)
 
 uint64_t transport_line_rate(const struct transport_shared *shared)
 {
-	const uint64_t configured = shared->congestion.line_rate;
+	const uint64_t configured =
+		__atomic_load_n(&shared->congestion.line_rate, __ATOMIC_RELAXED);
 
 	return configured ? configured : line_of_ports(shared);
 }
@@ -57,8 +73,9 @@ void pace_refresh(struct transport *t)
 {
 	const struct transport_shared *s = t->shared;
 	const uint32_t version = __atomic_load_n(&s->congestion_version, __ATOMIC_ACQUIRE);
-	struct congestion_parameters parameters = s->congestion;
+	struct congestion_parameters parameters;
 
+	copy_parameters(&parameters, &s->congestion);
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if ((version & 1) || version != __atomic_load_n(&s->congestion_version, __ATOMIC_RELAXED))
 		return;
