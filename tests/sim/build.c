@@ -81,9 +81,12 @@ static void choose_source(struct end *end, struct op *op)
 	struct rng *rng = &end->pair->world->traffic;
 	const bool chain = rng_percent(rng, 10);
 	const uint32_t area = chain ? end->sink : end->source;
+	const uint32_t single = end->pair->world->config.single;
 	uint32_t pieces = rng_between(rng, 1, end->config.send_sge), left = op->length;
 
 	_Static_assert(AREA_SOURCE == AREA_SINK, "either serves as source");
+	if (single && rng_percent(rng, single))
+		pieces = 1;
 	while (left > pieces * AREA_SOURCE)
 		pieces++;
 	if (op->length == 0 && rng_percent(rng, 50))

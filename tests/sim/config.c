@@ -69,6 +69,7 @@ static void draw_traffic(struct sim_config *c, struct rng *rng)
 	c->faults = rng_percent(rng, 80);
 	c->late_receives = rng_percent(rng, 50) ? 3 : 0;
 	c->polling = 70;
+	c->posting = 60;
 	c->breaking = 10;
 	c->windows = rng_percent(rng, 85);
 }

@@ -54,6 +54,9 @@ struct sim_config {
 	bool faults;   /* wrong operations */
 	uint32_t late_receives; /* % of turns after which for a while none are posted */
 	uint32_t polling;       /* % of turns in which a client takes its completions */
+	uint32_t posting;       /* % of turns in which it posts requests */
+	uint32_t waiting;       /* % of clients that post when all has completed, not before */
+	uint32_t single;        /* % of messages that are one piece of memory for certain */
 	bool windows;
 	uint32_t breaking; /* % of READs that a window is taken from, where it can be */
 };

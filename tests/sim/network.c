@@ -352,6 +352,7 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 	struct end *receiver;
 	bool late = false;
 
+	world->spoken = world->now;
 	if (complaint)
 		sim_fail(world, "host %u sent a frame of which %s", direction, complaint);
 	frame_read(buffer->bytes, buffer->packet.length, &facts);

@@ -170,6 +170,8 @@ static void connect_end(struct end *end)
 	if (rc)
 		sim_fail(world, "pair %u end %u: connecting failed: %d", end->pair->number,
 			 end->side, rc);
+	if (end->connection.timeout && world->longest_wait < 16384ull << end->connection.timeout)
+		world->longest_wait = 16384ull << end->connection.timeout;
 	window_create_all(end);
 	sim_log(world,
 		"pair %u end %u: queue pair %06x on worker %u, first PSN %06x, MTU %u, timeout %u, "
@@ -378,6 +380,16 @@ static unsigned int end_pair(struct pair *pair)
 	return 1;
 }
 
+/* Whatever it waits for, a timer runs meanwhile; who dies starts it anew, and that comes to an end.
+ */
+static bool is_forgotten(const struct end *end)
+{
+	const struct world *world = end->pair->world;
+
+	return end->head != end->tail && end->connection.timeout && !in_error(end) &&
+	       world->now - world->spoken > world->longest_wait + 5000000000ull;
+}
+
 /* Each request completes or fails within bounded time, whatever the network does. */
 static void watch_progress(struct pair *pair)
 {
@@ -391,6 +403,9 @@ static void watch_progress(struct pair *pair)
 
 	if (pair->state == PAIR_ALIVE && a->head == a->tail && b->head == b->tail)
 		pair->progress = pair->world->now;
+	else if (is_forgotten(a) || is_forgotten(b))
+		sim_fail(pair->world, "pair %u: it waits, and nobody has sent anything for long",
+			 pair->number);
 	else if (pair->world->now - pair->progress > patience)
 		sim_fail(pair->world, "pair %u: nothing has completed for %.1f s%s", pair->number,
 			 (double)patience / 1e9,

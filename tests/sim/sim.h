@@ -478,6 +478,8 @@ struct world {
 	uint64_t next_quiet; /* frames until the next comparison of all memory */
 	uint32_t life;
 	uint32_t idle_turns;
+	uint64_t spoken;       /* when somebody sent something */
+	uint64_t longest_wait; /* for any answer, before it is asked for again */
 	uint64_t next_restart, next_move;
 	uint32_t deaths;
 	struct fault_deck *deck; /* of the run */

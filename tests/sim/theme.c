@@ -189,6 +189,30 @@ static void broken_off(struct sim_config *c, struct rng *rng)
 	c->looses = 0;
 }
 
+/*
+ * Requests of one packet, a few at a time: nothing is in their way, and what is lost is often the
+ * last, of which a timer alone can tell.
+ */
+static void short_requests(struct sim_config *c, struct rng *rng)
+{
+	mild(c, rng);
+	c->loss = rng_between(rng, 5000, 50000);
+	if (rng_percent(rng, 70))
+		c->restart_every_us = 0;
+	for (uint32_t i = 0; i < KINDS; i++)
+		c->weight[i] = rng_below(rng, 2);
+	c->weight[KIND_SEND] = c->weight[KIND_WRITE] = 40;
+	c->largest = rng_between(rng, 16, 300);
+	c->single = 90;
+	c->delay_ns = rng_between(rng, 500, 5000);
+	c->posting = rng_between(rng, 1, 30);
+	c->waiting = 70;
+	c->pairs = rng_between(rng, 2, 6);
+	c->life = rng_between(rng, 50, 300);
+	c->windows = rng_percent(rng, 20);
+	c->looses = 0;
+}
+
 /* --- all of them ------------------------------------------------------------------ */
 
 /* Where much can happen in many ways, for longer. */
@@ -196,12 +220,15 @@ static const struct {
 	void (*bend)(struct sim_config *c, struct rng *rng);
 	uint32_t share;
 } themes[] = {
-	{ faults_alone, 4 }, { shared_receives, 1 }, { congested, 1 },         { unreliable, 1 },
-	{ dying, 2 },        { one_trouble, 1 },     { faults_in_trouble, 2 }, { moving, 1 },
-	{ undisturbed, 1 },  { broken_off, 2 },
+	{ faults_alone, 4 },   { shared_receives, 1 },
+	{ congested, 1 },      { unreliable, 1 },
+	{ dying, 2 },          { one_trouble, 1 },
+	{ short_requests, 2 }, { faults_in_trouble, 2 },
+	{ moving, 1 },         { undisturbed, 1 },
+	{ broken_off, 2 },
 };
 #define THEMES (sizeof(themes) / sizeof(themes[0]))
-#define SHARES 16u
+#define SHARES 18u
 
 static uint32_t theme_of(uint64_t seed, uint32_t chapter)
 {

@@ -96,6 +96,12 @@ static unsigned int post_some(struct end *end)
 	return done;
 }
 
+/* Then nobody but a timer misses what was lost last. */
+static bool is_waiting(const struct end *end)
+{
+	return end->head != end->tail && end->number % 100 < end->pair->world->config.waiting;
+}
+
 unsigned int traffic_turn(struct end *end)
 {
 	struct pair *pair = end->pair;
@@ -114,7 +120,7 @@ unsigned int traffic_turn(struct end *end)
 	done += receive_turn(end);
 	if (!world->draining && world->config.windows && may_post(end))
 		done += window_break_off(end);
-	if (world->draining || rng_percent(rng, 40))
+	if (world->draining || !rng_percent(rng, world->config.posting) || is_waiting(end))
 		return done;
 	if (world->config.windows && may_post(end))
 		done += window_turn(end);
