@@ -118,7 +118,7 @@ bool config_is_perfect(const struct sim_config *c)
 {
 	return c->loss == 0 && c->duplicate == 0 && c->reorder == 0 && c->corrupt == 0 &&
 	       c->forge == 0 && c->unkept == 0 && c->blackout_every_us == 0 &&
-	       c->narrow_every_us == 0 && c->restart_every_us == 0;
+	       c->narrow_every_us == 0 && c->restart_every_us == 0 && c->stall_every_us == 0;
 }
 
 /* --- from the command line -------------------------------------------------------- */
@@ -158,6 +158,8 @@ static const struct {
 	{ "narrow", VALUE_NUMBER, offsetof(struct sim_config, narrow_us), 0, 10000000, "us, mean" },
 	{ "restart", VALUE_NUMBER, offsetof(struct sim_config, restart_every_us), 0, 10000000,
 	  "us, mean between two deaths of a daemon; 0: never" },
+	{ "stall", VALUE_NUMBER, offsetof(struct sim_config, stall_every_us), 0, 10000000,
+	  "us, mean between times when nobody can send anything; 0: never" },
 	{ "calm", VALUE_NUMBER, offsetof(struct sim_config, calm_us), 0, 10000000,
 	  "us, mean of spells without trouble; 0: none" },
 	{ "storm", VALUE_NUMBER, offsetof(struct sim_config, storm_us), 0, 10000000,
@@ -205,6 +207,7 @@ static void make_perfect(struct sim_config *c)
 {
 	c->loss = c->duplicate = c->reorder = c->corrupt = c->forge = c->unkept = 0;
 	c->blackout_every_us = c->narrow_every_us = c->restart_every_us = 0;
+	c->stall_every_us = 0;
 }
 
 bool config_set(struct sim_config *c, const char *name, const char *text)

@@ -21,11 +21,13 @@ struct sim_config {
 	/* Hosts. */
 	uint32_t workers[2];
 	uint32_t pairs;
-	uint32_t looses;        /* pairs of unreliable queue pairs */
-	uint32_t flights;       /* records of each host */
-	bool shared_receives;   /* one SRQ of a worker for most of its queue pairs */
-	bool shared_cq;         /* one CQ of a host for everything */
-	uint32_t transmit_room; /* frames of one worker's turn; 0: no limit */
+	uint32_t looses;         /* pairs of unreliable queue pairs */
+	uint32_t flights;        /* records of each host */
+	bool shared_receives;    /* one SRQ of a worker for most of its queue pairs */
+	bool shared_cq;          /* one CQ of a host for everything */
+	uint32_t transmit_room;  /* frames of one worker's turn; 0: no limit */
+	uint32_t stall_every_us; /* mean between times when nobody can send anything; 0: never */
+	uint32_t stall_us;
 
 	/* Network; all rates in ppm of frames. */
 	uint32_t loss, duplicate, reorder, corrupt, forge, unkept;

@@ -206,11 +206,32 @@ static void send_copy(struct world *world, unsigned int direction, const struct 
 	copy.buffer->gap = buffer->gap;
 	copy.buffer->again = rng_percent(rng, 25);
 	copy.due = world->now + world->config.delay_ns + rng_below(rng, most + 1);
+	/* Or when there is a receive again, and its sender still waits for that. */
+	if (receiver && receiver->hold_receives > world->now && rng_percent(rng, 50))
+		copy.due = receiver->hold_receives + rng_below(rng, 5000);
 	world->statistics.doubled++;
 	if (receiver && facts->opcode == 0x0c)
 		witness_copied(receiver->peer, facts->psn);
 	log_frame(world, direction, facts, "once more", "", copy.due);
 	heap_push(&world->network, copy);
+}
+
+/*
+ * Some responders, too, report a gap for what comes while they want a receive: that must not cut
+ * the wait short, nor cost a retry.
+ */
+static void add_gap(struct world *world, unsigned int direction, const struct sim_buffer *rnr,
+		    const struct frame_facts *facts)
+{
+	struct flying gap = { .to = (uint8_t)!direction, .buffer = buffer_take(world) };
+
+	memcpy(gap.buffer->bytes, rnr->bytes, rnr->packet.length);
+	gap.buffer->packet.length = rnr->packet.length;
+	gap.buffer->bytes[facts->bth + 12] = 0x60;
+	frame_repair(gap.buffer->bytes, facts);
+	gap.due = draw_due(world, direction, false);
+	log_frame(world, direction, facts, "a NAK for a gap behind it", "", gap.due);
+	heap_push(&world->network, gap);
 }
 
 /* The newest of those READs is the one that is still known to have been answered. */
@@ -398,6 +419,9 @@ void network_send(struct world *world, struct host *from, struct sim_buffer *buf
 				   : "passes",
 		  what, flying.due);
 	heap_push(&world->network, flying);
+	if (receiver && buffer->rnr && !late && !buffer->unkept && flying.tamper == TAMPER_NONE &&
+	    rng_percent(&world->weather, 30))
+		add_gap(world, direction, buffer, &facts);
 }
 
 /* --- arrival ---------------------------------------------------------------------- */

@@ -481,6 +481,7 @@ struct world {
 	uint64_t spoken;       /* when somebody sent something */
 	uint64_t longest_wait; /* for any answer, before it is asked for again */
 	uint64_t next_restart, next_move;
+	uint64_t next_stall, stalled_until;
 	uint32_t deaths;
 	struct fault_deck *deck; /* of the run */
 	FILE *log;

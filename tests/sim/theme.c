@@ -14,6 +14,7 @@ static void perfect(struct sim_config *c)
 {
 	c->loss = c->duplicate = c->reorder = c->corrupt = c->forge = c->unkept = 0;
 	c->blackout_every_us = c->narrow_every_us = c->restart_every_us = 0;
+	c->stall_every_us = 0;
 }
 
 /* Nothing that delays what an arrival sets off: see witness_unhindered(). */
@@ -189,6 +190,15 @@ static void broken_off(struct sim_config *c, struct rng *rng)
 	c->looses = 0;
 }
 
+/* See turn.c: nobody has buffers, for longer than all tries of the shortest timeout take. */
+static void stalling(struct sim_config *c, struct rng *rng)
+{
+	c->timeout = 8;
+	c->transmit_room = rng_between(rng, 4, 40);
+	c->stall_every_us = rng_between(rng, 500, 5000);
+	c->stall_us = 40000;
+}
+
 /*
  * Requests of one packet, a few at a time: nothing is in their way, and what is lost is often the
  * last, of which a timer alone can tell.
@@ -211,6 +221,9 @@ static void short_requests(struct sim_config *c, struct rng *rng)
 	c->life = rng_between(rng, 50, 300);
 	c->windows = rng_percent(rng, 20);
 	c->looses = 0;
+	c->late_receives = rng_percent(rng, 40) ? 3 : 0;
+	if (rng_percent(rng, 40) && c->restart_every_us == 0)
+		stalling(c, rng);
 }
 
 /* --- all of them ------------------------------------------------------------------ */

@@ -204,6 +204,30 @@ static void look_up(struct sim_worker *worker)
 				 worker->host->number, view[i].qpn);
 }
 
+/*
+ * For longer than all retries take, there are no buffers on either side. What was never sent has
+ * not failed, so this costs one retry at most: the one of what was on its way.
+ */
+static bool is_stalled(struct world *world)
+{
+	struct rng *rng = &world->schedule;
+	const uint32_t every = world->config.stall_every_us;
+
+	if (every && world->now >= world->next_stall) {
+		if (world->next_stall) {
+			world->stalled_until = world->now + 1000ull * world->config.stall_us;
+			for (uint32_t i = 0; i < world->config.pairs; i++)
+				pair_trouble(&world->pair[i]);
+			sim_log(world, "no buffers until %.3f",
+				(double)world->stalled_until / 1000);
+		}
+		world->next_stall =
+			(world->now > world->stalled_until ? world->now : world->stalled_until) +
+			1000ull * rng_between(rng, 1, 2 * every);
+	}
+	return world->now < world->stalled_until;
+}
+
 static unsigned int run_turn(struct sim_worker *worker)
 {
 	struct world *world = worker->host->world;
@@ -213,6 +237,8 @@ static unsigned int run_turn(struct sim_worker *worker)
 	worker->room = UINT32_MAX;
 	if (world->config.transmit_room)
 		worker->room = rng_below(&world->schedule, world->config.transmit_room + 1);
+	if (is_stalled(world))
+		worker->room = 0;
 	while (worker->arrived_head != worker->arrived_tail && done < 32) {
 		struct sim_buffer *buffer =
 			worker->arrived[worker->arrived_head++ & (worker->arrived_size - 1)];

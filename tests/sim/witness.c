@@ -37,8 +37,7 @@ uint64_t read_be(const uint8_t *p, unsigned int bytes)
 
 /* --- messages by PSN -------------------------------------------------------------- */
 
-/* Whether the peer ever sees it, by its kind and what is wrong with it. */
-static bool op_leaves(const struct op *op)
+bool witness_leaves(const struct op *op)
 {
 	if (op->kind == KIND_BIND || op->kind == KIND_INVALIDATE)
 		return false;
@@ -50,7 +49,7 @@ void witness_posted(struct end *end, struct op *op)
 	struct message *message = &end->message[end->messages % SIM_MESSAGES];
 
 	op->psn = end->next_psn;
-	if (!op_leaves(op))
+	if (!witness_leaves(op))
 		return;
 	*message = (struct message){ .psn = end->next_psn,
 				     .packets = op->packets,

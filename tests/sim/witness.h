@@ -16,6 +16,8 @@ _Noreturn void witness_complain(const struct end *sender, const struct frame_fac
 				const char *what, uint64_t is, uint64_t due);
 void witness_need(const struct end *sender, const struct frame_facts *facts, const char *what,
 		  uint64_t is, uint64_t due);
+/* Whether the peer ever sees it, by its kind and what is wrong with it. */
+bool witness_leaves(const struct op *op);
 /* A number of so many bytes, the highest first. */
 uint64_t read_be(const uint8_t *p, unsigned int bytes);
 

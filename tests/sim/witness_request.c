@@ -93,6 +93,25 @@ static void check_payload(const struct end *sender, const struct frame_facts *fa
 
 /* --- in their time ---------------------------------------------------------------- */
 
+/* Behind a fence nothing leaves before the answers to all READs and atomics have come. */
+static void check_fence(const struct end *sender, const struct frame_facts *facts,
+			const struct op *op)
+{
+	const uint32_t oldest = peek_oldest(&sender->host->arena, sender->index);
+
+	if (!(op->sqe.flags & SHM_FLAG_READ_FENCE))
+		return;
+	for (uint32_t i = sender->head; i != op->number; i++) {
+		const struct op *before = sender->op[i % SIM_RING];
+		const uint32_t last = before->psn + before->packets - 1;
+
+		if (witness_returns((uint8_t)before->kind) && witness_leaves(before) &&
+		    (last - oldest) % PSNS < PSNS / 2)
+			witness_complain(sender, facts, "the oldest PSN in front of a fence",
+					 oldest, (last + 1) % PSNS);
+	}
+}
+
 /* No RNR wait either. */
 static bool timer_alone(const struct end *sender)
 {
@@ -230,6 +249,7 @@ void witness_check_request(struct end *sender, const uint8_t *frame,
 					 sender->rnr_latest);
 		sender->rnr_waits = false;
 	}
+	check_fence(sender, facts, op);
 	end = (facts->psn + 1) % PSNS;
 	if (message->kind == KIND_READ)
 		end = (message->psn + message->packets) % PSNS;
