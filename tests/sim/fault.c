@@ -238,11 +238,10 @@ static struct op *wrong_range(struct end *end)
 	return refused(op, NT_ACCESS_VIOLATION);
 }
 
-/* A region for fast registration may have the right, by the same token, when the request comes. */
 bool fault_lacks_right(const struct sim_window *window)
 {
 	return window->state == WINDOW_BOUND && window->rights != RIGHTS_REMOTE && !window->strip &&
-	       !window->fast;
+	       (!window->fast || window->lent == NULL);
 }
 
 static struct op *wrong_right(struct end *end)
@@ -261,6 +260,8 @@ static struct op *wrong_right(struct end *end)
 			op->sqe.token = window->token;
 			op->sqe.address =
 				(host_address(end->peer->host, window->offset) + 7) / 8 * 8;
+			/* Registered anew it could have the right, by the same token. */
+			op->held = window->fast ? window : NULL;
 			return refused(op, NT_ACCESS_VIOLATION);
 		}
 		op_free(op);
@@ -522,7 +523,9 @@ static struct op *build(struct end *end, enum fault fault)
 	struct rng *rng = &end->pair->world->traffic;
 
 	switch (fault) {
-	case FAULT_UNKNOWN_TOKEN: return wrong_token(end, (uint32_t)rng_next(rng));
+	case FAULT_UNKNOWN_TOKEN:
+		return wrong_token(end,
+				   rng_percent(rng, 50) ? (uint32_t)rng_next(rng) : peer->gone[1]);
 	case FAULT_DEAD_TOKEN: return dead_token(end);
 	case FAULT_LOCAL_TOKEN:
 		return rng_percent(rng, 60) ? wrong_token(end, peer->local[rng_below(rng, 2)])

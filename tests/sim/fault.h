@@ -95,6 +95,8 @@ uint64_t fault_outside(struct rng *rng, uint64_t start, uint64_t size, uint32_t 
 const struct sim_window *fault_foreign_tied(const struct end *end);
 /* A token of the peer that is dead, and whose place another has; 0: there is none. */
 uint32_t fault_succeeded(const struct end *end);
+/* A local token of its own for as many bytes that allows no write; 0: there is none. */
+uint32_t fault_read_only(const struct end *end, uint32_t length, uint64_t *address);
 /* It is bound, and does not grant all. */
 bool fault_lacks_right(const struct sim_window *window);
 

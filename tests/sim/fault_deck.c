@@ -6,15 +6,16 @@
 static void refill(struct fault_deck *deck)
 {
 	static const uint8_t ways[FAULT_COUNT] = {
-		[FAULT_RANGE] = 4,         [FAULT_RIGHT] = 2,
+		[FAULT_RANGE] = 4,         [FAULT_RIGHT] = 4,
 		[FAULT_DOMAIN] = 2,        [FAULT_INVALIDATE_TOKEN] = 3,
 		[FAULT_FAST_REGISTER] = 5, [FAULT_DEAD_INVALIDATE] = 2,
+		[FAULT_UNKNOWN_TOKEN] = 2, [FAULT_SGE_TOKEN] = 2,
 		[FAULT_WIRE_LENGTH] = 3,   [FAULT_SGE_RANGE] = 4,
 		[FAULT_WIRE_SEQUENCE] = 3, [FAULT_WIRE_SILENT] = 3,
 		[FAULT_WIRE_RESPONSE] = 3, [FAULT_ALIGNMENT] = 2,
 		[FAULT_TIED] = 2,          [FAULT_DEAD_TOKEN] = 4,
 		[FAULT_NO_RECEIVE] = 2,    [FAULT_LOCAL_TOKEN] = 3,
-		[FAULT_BIND_RIGHT] = 2,
+		[FAULT_BIND_RIGHT] = 2,    [FAULT_SGE_RIGHT] = 3,
 	};
 
 	for (uint32_t i = FAULT_NONE + 1; i < FAULT_COUNT; i++)
@@ -33,6 +34,7 @@ static bool has_window(const struct end *end, enum window_state state)
 static bool possible_now(struct end *end, enum fault fault)
 {
 	struct rng *rng = &end->pair->world->traffic;
+	uint64_t unused;
 
 	switch (fault) {
 	/* Until the receives that are there have been used up. */
@@ -43,6 +45,7 @@ static bool possible_now(struct end *end, enum fault fault)
 	case FAULT_BIND_BOUND: return has_window(end, WINDOW_FREE) && has_window(end, WINDOW_BOUND);
 	case FAULT_TIED: return fault_foreign_tied(end) != NULL;
 	case FAULT_INVALIDATE_TOKEN: return fault_succeeded(end) != 0;
+	case FAULT_SGE_RIGHT: return fault_read_only(end, 1, &unused) != 0;
 	case FAULT_RECEIVE_TOKEN:
 	case FAULT_RECEIVE_SHAPE: return !end->peer->srq && !receive_waiting(end->peer);
 	default: return end->window[0].fast;

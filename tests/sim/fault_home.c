@@ -31,6 +31,11 @@ static uint32_t fast_token(const struct end *end, enum window_state state, uint3
 	return window->local_token;
 }
 
+uint32_t fault_read_only(const struct end *end, uint32_t length, uint64_t *address)
+{
+	return fast_token(end, WINDOW_BOUND, length, address);
+}
+
 static uint32_t wrong_local(const struct end *end, struct shm_sge *sge)
 {
 	struct rng *rng = &end->pair->world->traffic;
@@ -38,6 +43,8 @@ static uint32_t wrong_local(const struct end *end, struct shm_sge *sge)
 
 	if (fast && rng_percent(rng, 70))
 		return fast;
+	if (rng_percent(rng, 30))
+		return end->host->gone[0];
 	return rng_percent(rng, 50) ? end->host->remote : (uint32_t)rng_next(rng);
 }
 
@@ -108,8 +115,7 @@ static struct op *wrong_sink(struct end *end)
 	for (uint32_t i = 0; op && i < op->sqe.nsge; i++) {
 		if (op->list[i].length == 0)
 			continue;
-		op->list[i].token =
-			fast_token(end, WINDOW_BOUND, op->list[i].length, &op->list[i].address);
+		op->list[i].token = fault_read_only(end, op->list[i].length, &op->list[i].address);
 		if (op->list[i].token == 0 || rng_percent(rng, 30))
 			op->list[i].token = end->host->read_only;
 		return at_home(op, NT_ACCESS_VIOLATION);

@@ -41,23 +41,35 @@ static uint32_t unused_number(struct world *world, uint32_t used)
 	return number;
 }
 
+/* Of an address that begins here or there; one that differs in the first bits only, too. */
+static uint32_t any_byte(struct rng *rng, bool v4, uint32_t start4, uint32_t start6)
+{
+	return v4 ? start4 + rng_below(rng, 4) : start6 + rng_below(rng, 16);
+}
+
 const char *forge_refused(struct world *world, uint8_t *frame, const struct frame_facts *facts)
 {
 	struct rng *rng = &world->weather;
 	uint8_t *bth = frame + facts->bth, *ip = frame + facts->l3;
 
-	/* A datagram may come from anywhere. */
-	switch (rng_below(rng, facts->opcode < 0x60 ? 6 : 2)) {
+	/* A datagram may come from anywhere, but not to a group. */
+	switch (rng_below(rng, facts->opcode < 0x60 ? 6 : 3)) {
 	case 0:
-		bth[2] = 0x7f;
-		bth[3] = (uint8_t)rng_below(rng, 255);
+		put(bth + 2,
+		    0xffff ^ (rng_percent(rng, 50) ? 1u << rng_below(rng, 15)
+						   : rng_between(rng, 1, 0x7fff)),
+		    2);
 		return "P_Key";
 	case 1: bth[1] |= (uint8_t)rng_between(rng, 1, 15); return "TVer";
 	case 2:
-		ip[facts->v4 ? 15 : 23] ^= (uint8_t)rng_between(rng, 1, 255);
+		if (facts->opcode >= 0x60) {
+			ip[facts->v4 ? 16 : 24] = facts->v4 ? 224 : 0xff;
+			return "destination of a group";
+		}
+		ip[any_byte(rng, facts->v4, 12, 8)] ^= (uint8_t)rng_between(rng, 1, 255);
 		return "source address";
 	case 3:
-		ip[facts->v4 ? 19 : 39] ^= (uint8_t)rng_between(rng, 1, 255);
+		ip[any_byte(rng, facts->v4, 16, 24)] ^= (uint8_t)rng_between(rng, 1, 255);
 		return "destination address";
 	case 4:
 		/* The same headers as a request of another service, or no opcode at all. */

@@ -206,6 +206,7 @@ static void collect_stock(struct host *host)
 
 			check_fresh(host, token);
 			token_list_add(&host->stock, token);
+			host->returned++;
 			++*head;
 		}
 		shm_store_release(&area->stock_cursor.head, *head);
@@ -227,6 +228,15 @@ void host_check_tokens(struct host *host)
 	    usage.tokens_reserved > host->stock.count + deaths)
 		sim_fail(host->world, "host %u: %u tokens are reserved, and its client has %u",
 			 host->number, usage.tokens_reserved, host->stock.count);
+}
+
+/* Who dies in between loses one; and none is at the end of its lease so soon. */
+void host_check_returned(struct host *host)
+{
+	collect_stock(host);
+	if (host->returned + host->world->statistics.restarts < host->deads)
+		sim_fail(host->world, "host %u: of %u invalidated tokens %u have come back",
+			 host->number, host->deads, host->returned);
 }
 
 uint32_t host_newest_token(struct host *host)
@@ -384,6 +394,16 @@ static void fill_other_domain(struct host *host)
 				       &remote) == 0);
 }
 
+/* A region whose end has begun, so that its tokens are dead, and whose slots are not free yet. */
+static void create_gone(struct host *host, uint32_t access)
+{
+	struct world *world = host->world;
+	uint64_t grace;
+
+	create_region(host, host->pd, access, &host->gone_region, &host->gone[0], &host->gone[1]);
+	NEED(region_deregister(host->memory, host->gone_region, &grace) == 0);
+}
+
 static void create_memory(struct host *host)
 {
 	struct world *world = host->world;
@@ -414,6 +434,7 @@ static void create_memory(struct host *host)
 	create_region(host, host->pd, RIGHT_LOCAL_READ | RIGHT_REMOTE_READ, &host->read_region,
 		      &host->read_only, &unused);
 	create_crooked(host, all);
+	create_gone(host, all);
 	fill_other_domain(host);
 }
 
@@ -507,6 +528,7 @@ static void end_regions(struct host *host)
 				 host->number, region[i]);
 		region_deregister_finish(host->memory, region[i]);
 	}
+	region_deregister_finish(host->memory, host->gone_region);
 	if (segment_detach(host->memory, host->segment))
 		sim_fail(host->world, "host %u: its memory is said to be registered still",
 			 host->number);

@@ -118,13 +118,14 @@ struct op {
 	struct sim_window *window; /* used, bound or invalidated */
 
 	enum fault fault;
-	int32_t status;         /* of its completion */
-	int32_t receive_status; /* of the receive that fails with it; 0: none does */
-	int32_t got_status;     /* of the receive that it took, in truth */
-	bool doomed;            /* behind a fault: cancelled */
-	bool elsewhere;         /* invalidates on another queue pair than the window's */
-	bool may_fail;          /* its window is being taken away */
-	uint32_t troubles;      /* of the pair when it was posted */
+	int32_t status;                /* of its completion */
+	int32_t receive_status;        /* of the receive that fails with it; 0: none does */
+	int32_t got_status;            /* of the receive that it took, in truth */
+	bool doomed;                   /* behind a fault: cancelled */
+	bool elsewhere;                /* invalidates on another queue pair than the window's */
+	const struct sim_window *held; /* stays as it is until this has ended */
+	bool may_fail;                 /* its window is being taken away */
+	uint32_t troubles;             /* of the pair when it was posted */
 	uint64_t posted_at;
 	uint32_t psn;         /* first */
 	uint32_t wire_packet; /* of a fault that the network makes: which packet */
@@ -380,10 +381,12 @@ struct host {
 	uint32_t other_local, other_remote; /* tokens in the other domain */
 	uint32_t other_window, other_window_token, other_fast;
 	uint32_t read_only;               /* local token that allows no write */
+	uint32_t gone_region, gone[2];    /* deregistered, not yet finished; its tokens */
 	uint32_t crooked_region, crooked; /* and remote token */
 	struct token_list stock;
 	struct dead_window dead[SIM_DEAD]; /* those that were, the newest of them */
 	uint32_t deads;
+	uint32_t returned; /* tokens that workers have put into the stock */
 	uint32_t stock_head[SIM_WORKERS];
 	struct sim_cq *shared_cq;
 	struct memory_sizes memory_sizes;
@@ -391,6 +394,7 @@ struct host {
 	uint32_t kill_in;      /* calls out of the transport until the daemon dies; 0: it lives */
 	uint32_t stores_left;  /* the same in stores */
 	uint32_t die_over;     /* opcode of a frame over which it is to die; 0: none */
+	uint32_t token_stores; /* as stores_left, from the next store to a token on; 0: none */
 	const uint8_t *mapped; /* byte 0 of the client's memory as the daemon sees it */
 	bool placing;          /* one packet, whose bytes are known up to this one */
 	size_t placed;
@@ -520,6 +524,8 @@ uint64_t host_address(const struct host *host, uint32_t offset);
 struct shm_sge host_sge(const struct host *host, struct rng *rng, uint32_t offset, uint32_t length);
 /* When all is still: no token is lost. */
 void host_check_tokens(struct host *host);
+/* For each token that was invalidated another is back. */
+void host_check_returned(struct host *host);
 /* The one that has come back since anybody looked; 0: none or several have. */
 uint32_t host_newest_token(struct host *host);
 /* A token for a bind, out of the session's stock. */

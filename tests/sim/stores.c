@@ -45,6 +45,15 @@ static void check_order(const uint8_t *place, size_t size)
 	victim->placed = at + size;
 }
 
+static bool is_token(const void *place)
+{
+	const struct arena *arena = &victim->arena;
+	const uint8_t *start = arena_record(arena, ARENA_TOKENS, 0);
+	const uint8_t *end = start + victim->memory_sizes.tokens * sizeof(struct token_slot);
+
+	return (const uint8_t *)place >= start && (const uint8_t *)place < end;
+}
+
 /* Whether the daemon dies here. */
 static bool count_store(const void *place, size_t size)
 {
@@ -52,6 +61,10 @@ static bool count_store(const void *place, size_t size)
 		return false;
 	if (victim->placing)
 		check_order(place, size);
+	if (victim->token_stores && is_token(place)) {
+		victim->stores_left = victim->token_stores;
+		victim->token_stores = 0;
+	}
 	return victim->stores_left && --victim->stores_left == 0;
 }
 

@@ -98,7 +98,8 @@ bool window_in_use(const struct sim_window *window)
 	if (place->flushed && user->flushed)
 		return false;
 	for (uint32_t i = user->oldest; i != user->tail; i++)
-		if (user->op[i % SIM_RING]->window == window)
+		if (user->op[i % SIM_RING]->window == window ||
+		    user->op[i % SIM_RING]->held == window)
 			return true;
 	return false;
 }
@@ -245,6 +246,7 @@ void window_invalidated(struct sim_window *window)
 		host->dead[host->deads++ % SIM_DEAD] =
 			(struct dead_window){ window->token, window->rights, window->offset,
 					      window->length, host_newest_token(host) };
+	host_check_returned(host);
 	window->state = WINDOW_FREE;
 	if (window->echo)
 		network_echo(host->world, window);

@@ -10,6 +10,7 @@
 #include "witness.h"
 
 #define CUT_INTERVAL 50000u /* ns in which a second CNP changes nothing */
+#define CNP_DSCP     48u    /* the default */
 
 _Noreturn void witness_complain(const struct end *sender, const struct frame_facts *facts,
 				const char *what, uint64_t is, uint64_t due)
@@ -136,6 +137,13 @@ static void check_addresses(const struct end *sender, const uint8_t *frame,
 		witness_complain(sender, facts, "an IP address", 0, 0);
 }
 
+static uint32_t traffic_class(const uint8_t *frame, const struct frame_facts *facts)
+{
+	const uint8_t *ip = frame + facts->l3;
+
+	return facts->v4 ? ip[1] : read_be(ip, 4) >> 20 & 0xff;
+}
+
 static void check_path(struct end *sender, const uint8_t *frame, const struct frame_facts *facts)
 {
 	const struct qp_path *path = &sender->connection.path;
@@ -144,8 +152,7 @@ static void check_path(struct end *sender, const uint8_t *frame, const struct fr
 
 	check_addresses(sender, frame, facts);
 	/* Of the traffic class the lower two bits are for congestion. */
-	witness_need(sender, facts, "the DSCP",
-		     (facts->v4 ? ip[1] : (read_be(ip, 4) >> 20 & 0xff)) >> 2,
+	witness_need(sender, facts, "the DSCP", traffic_class(frame, facts) >> 2,
 		     path->traffic_class >> 2);
 	witness_need(sender, facts, "the hop limit", ip[facts->v4 ? 8 : 7], path->hop_limit);
 	if (facts->v4)
@@ -201,6 +208,8 @@ static void check_cnp(struct end *sender, const uint8_t *frame, const struct fra
 	const uint64_t now = sender->pair->world->now;
 
 	check_addresses(sender, frame, facts);
+	witness_need(sender, facts, "the traffic class", traffic_class(frame, facts),
+		     CNP_DSCP << 2 | 2);
 	witness_need(sender, facts, "BECN", frame[facts->bth + 4], 0x40);
 	witness_need(sender, facts, "the payload's length", facts->payload, 16);
 	if (sender->marks == 0)

@@ -5,6 +5,7 @@
 #include "loose.h"
 #include "peek.h"
 #include "sim.h"
+#include "wire/icrc_method.h"
 
 static unsigned int turn_workers(struct world *world)
 {
@@ -65,8 +66,8 @@ static uint32_t draw_opcode(struct rng *rng)
 }
 
 /*
- * Now and then a daemon dies: at once, somewhere within its next turns, or over the next frame of
- * some kind.
+ * Now and then a daemon dies: at once, somewhere within its next turns, while it changes a token,
+ * or over the next frame of some kind.
  */
 static void bring_death(struct world *world)
 {
@@ -84,6 +85,8 @@ static void bring_death(struct world *world)
 		host_restart(host);
 	else if (rng_percent(rng, 20))
 		host->kill_in = rng_between(rng, 1, 60);
+	else if (rng_percent(rng, 30))
+		host->token_stores = rng_between(rng, 1, 14);
 	else if (rng_percent(rng, 70))
 		host->die_over = draw_opcode(rng);
 	else
@@ -274,9 +277,20 @@ static void close_all(struct world *world)
 	free(world->pair);
 }
 
+/* Each way that this processor knows to make an ICRC, in turns. */
+static void choose_icrc(const struct world *world)
+{
+	const struct icrc_method *methods[ICRC_METHODS];
+	const unsigned int count = icrc_methods(methods);
+
+	icrc_use(methods[(world->config.seed + world->config.chapter) % count]->name);
+}
+
 void world_run(struct world *world)
 {
 	const uint64_t seed = world->config.seed;
+
+	choose_icrc(world);
 
 	rng_seed(&world->traffic, seed, config_stream(&world->config, 2));
 	rng_seed(&world->weather, seed, config_stream(&world->config, 3));
