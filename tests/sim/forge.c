@@ -92,13 +92,15 @@ const char *forge_harmless(struct world *world, struct sim_buffer *buffer,
 		buffer->future = true;
 		return "PSN that was never sent";
 	}
-	switch (rng_below(rng, plain_ack ? 7 : 5)) {
+	switch (rng_below(rng, plain_ack ? 8 : 5)) {
 	case 0: put(bth + 9, facts->psn + far, 3); return "PSN far ahead";
 	case 1: put(bth + 9, facts->psn - far, 3); return "PSN far behind";
 	case 2: bth[8] ^= 0x80; return "AckReq";
 	case 3: bth[1] ^= 0x40; return "MigReq";
 	case 4: bth[8] ^= (uint8_t)rng_between(rng, 1, 127); return "reserved bits";
 	case 5: bth[12] = (uint8_t)rng_below(rng, 32); return "credits";
+	/* Of a PSN that none is waited for. */
+	case 6: bth[0] = 0x10; return "READ response";
 	default: rng_fill(rng, bth + 13, 3); return "MSN";
 	}
 }

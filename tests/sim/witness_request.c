@@ -202,6 +202,9 @@ static void check_time(struct end *sender, const struct frame_facts *facts, stru
 		witness_complain(sender, facts, "the time since an answer",
 				 now - sender->progressed, least);
 	check_late(sender, facts, message, back);
+	/* The timer begins anew: the next NAK for a gap counts again. */
+	if (back && message->sent_at && now - sender->arrival > SOON)
+		sender->gap_since = false;
 	if (back || facts->psn == message->psn)
 		message->sent_at = now;
 	sender->goes_on = end;
