@@ -24,6 +24,21 @@ void witness_cnp(struct end *end)
 		end->slowed_at = end->pair->world->now;
 }
 
+/* Each slows it down, except one that comes too soon after the last that did. */
+void witness_cut(struct end *end, bool cut)
+{
+	struct world *world = end->pair->world;
+	const bool due = end->cut_at == 0 || world->now - end->cut_at >= CUT_INTERVAL;
+
+	if (cut != due && end->restarts == 0)
+		sim_fail(world,
+			 "pair %u end %u: its rate was %scut for a CNP %llu ns after another",
+			 end->pair->number, end->side, cut ? "" : "not ",
+			 (unsigned long long)(world->now - end->cut_at));
+	if (cut)
+		end->cut_at = world->now;
+}
+
 void witness_mark(struct end *end)
 {
 	const struct world *world = end->pair->world;

@@ -48,6 +48,9 @@ static bool possible_now(struct end *end, enum fault fault)
 	case FAULT_SGE_RIGHT: return fault_read_only(end, 1, &unused) != 0;
 	case FAULT_RECEIVE_TOKEN:
 	case FAULT_RECEIVE_SHAPE: return !end->peer->srq && !receive_waiting(end->peer);
+	case FAULT_FAST_REGISTER: return end->window[0].fast && end->window[0].state == WINDOW_FREE;
+	case FAULT_BIND_RIGHT:
+	case FAULT_BIND_DOMAIN: return has_window(end, WINDOW_FREE);
 	default: return end->window[0].fast;
 	}
 }
@@ -55,9 +58,10 @@ static bool possible_now(struct end *end, enum fault fault)
 static enum fault seldom_possible(struct end *end)
 {
 	static const enum fault seldom[] = {
-		FAULT_NO_RECEIVE, FAULT_READS_NONE,    FAULT_QP_RIGHT,      FAULT_RIGHT,
-		FAULT_BIND_BOUND, FAULT_FAST_REGISTER, FAULT_SGE_TOKEN,     FAULT_SGE_RIGHT,
-		FAULT_TIED,       FAULT_RECEIVE_TOKEN, FAULT_RECEIVE_SHAPE, FAULT_INVALIDATE_TOKEN,
+		FAULT_NO_RECEIVE,    FAULT_READS_NONE,       FAULT_QP_RIGHT,   FAULT_RIGHT,
+		FAULT_BIND_RIGHT,    FAULT_BIND_DOMAIN,      FAULT_BIND_BOUND, FAULT_FAST_REGISTER,
+		FAULT_SGE_TOKEN,     FAULT_SGE_RIGHT,        FAULT_TIED,       FAULT_RECEIVE_TOKEN,
+		FAULT_RECEIVE_SHAPE, FAULT_INVALIDATE_TOKEN,
 	};
 	const struct fault_deck *deck = end->pair->world->deck;
 	const uint32_t count = sizeof(seldom) / sizeof(seldom[0]);

@@ -111,12 +111,17 @@ static struct op *wrong_sink(struct end *end)
 {
 	struct rng *rng = &end->pair->world->traffic;
 	struct op *op = op_build(end, (enum op_kind)rng_between(rng, KIND_READ, KIND_CMP_SWAP));
+	uint64_t unused;
 
+	if (op && fault_read_only(end, 8, &unused) && rng_percent(rng, 80)) {
+		op_free(op);
+		op = op_build(end, (enum op_kind)rng_between(rng, KIND_FETCH_ADD, KIND_CMP_SWAP));
+	}
 	for (uint32_t i = 0; op && i < op->sqe.nsge; i++) {
 		if (op->list[i].length == 0)
 			continue;
 		op->list[i].token = fault_read_only(end, op->list[i].length, &op->list[i].address);
-		if (op->list[i].token == 0 || rng_percent(rng, 30))
+		if (op->list[i].token == 0 || rng_percent(rng, 10))
 			op->list[i].token = end->host->read_only;
 		return at_home(op, NT_ACCESS_VIOLATION);
 	}

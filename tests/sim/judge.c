@@ -48,7 +48,8 @@ static bool timeout_possible(const struct end *end, const struct op *op)
 	const struct pair *pair = end->pair;
 	const struct sim_config *config = &pair->world->config;
 	const uint64_t interval = 8192ull << end->connection.timeout;
-	const uint64_t longest = 5 * interval / 2 + (config->late_receives ? 10000000 : 2000000);
+	const uint64_t longest = 5 * interval / 2 + (config->late_receives ? 10000000 : 2000000) +
+				 1000ull * config->stall_us;
 	uint64_t at = pair->world->now;
 	uint32_t rounds = 0;
 

@@ -112,6 +112,25 @@ static void create_region(struct loose_end *end)
 		loose_fail(end, "no region", 0);
 }
 
+/* Nobody is to be reached at the address of a group, of all, or of none. */
+static void refuse_group(const struct loose_end *end)
+{
+	static const uint8_t first[] = { 0, 224, 239, 240, 255 };
+	struct rng *rng = &end->loose->world->traffic;
+	struct ah_config ah = {
+		.session = SIM_SESSION, .pd = end->host->pd, .path_mtu = 4096, .path = end->path
+	};
+
+	if (ah.path.remote_gid[10] == 0xff)
+		ah.path.remote_gid[12] = first[rng_below(rng, sizeof(first))];
+	else if (rng_percent(rng, 50))
+		ah.path.remote_gid[0] = 0xff;
+	else
+		memset(ah.path.remote_gid, 0, 16);
+	if (ah_create(end->host->shared, &ah))
+		loose_fail(end, "an address that nobody has is taken", ah.path.remote_gid[12]);
+}
+
 static void connect_end(struct loose_end *end, bool v4)
 {
 	struct loose *loose = end->loose;
@@ -144,6 +163,7 @@ static void connect_end(struct loose_end *end, bool v4)
 			       loose->world->now);
 	if (rc)
 		loose_fail(end, "connecting failed", (uint64_t)-rc);
+	refuse_group(end);
 	if (loose->type == SHM_QP_UD)
 		end->ah = ah_create(end->host->shared, &ah);
 	if (loose->type == SHM_QP_UD && end->ah == 0)

@@ -127,7 +127,7 @@ void host_restart(struct host *host)
 	sim_log(host->world, "host %u dies%s", host->number,
 		host->in_turn ? " within a call" : " between two calls");
 	host->in_turn = false;
-	host->kill_in = host->stores_left = host->die_over = host->token_stores = 0;
+	host->kill_in = host->stores_left = host->die_over = host->record_stores = 0;
 	host->placing = false;
 	lose_frames(host);
 	/* What is still mapped makes all addresses new ones. */

@@ -261,6 +261,7 @@ struct end {
 	uint32_t cnp_restarts;
 	uint32_t cnps;
 	uint64_t slowed_at;  /* when its peer told it first; 0: not yet */
+	uint64_t cut_at;     /* when its rate was cut last; 0: never */
 	uint64_t slow_bytes; /* of data that it has sent since, in so many frames */
 	uint32_t slow_frames;
 	uint64_t arrival;      /* of the last frame to it */
@@ -391,10 +392,12 @@ struct host {
 	struct sim_cq *shared_cq;
 	struct memory_sizes memory_sizes;
 	struct transport_sizes sizes;
-	uint32_t kill_in;      /* calls out of the transport until the daemon dies; 0: it lives */
-	uint32_t stores_left;  /* the same in stores */
-	uint32_t die_over;     /* opcode of a frame over which it is to die; 0: none */
-	uint32_t token_stores; /* as stores_left, from the next store to a token on; 0: none */
+	uint32_t kill_in;       /* calls out of the transport until the daemon dies; 0: it lives */
+	uint32_t stores_left;   /* the same in stores */
+	uint32_t die_over;      /* opcode of a frame over which it is to die; 0: none */
+	uint32_t record_stores; /* as stores_left, from the next store to a record of this table on
+				 */
+	uint32_t record_table;
 	const uint8_t *mapped; /* byte 0 of the client's memory as the daemon sees it */
 	bool placing;          /* one packet, whose bytes are known up to this one */
 	size_t placed;
@@ -607,6 +610,8 @@ void witness_accepted(struct end *end, uint64_t count);
 /* An RNR NAK, a frame marked as congested, a CNP, a NAK for a gap reach this end. */
 void witness_mark(struct end *end);
 void witness_cnp(struct end *end);
+/* What it makes of a CNP: whether its rate was cut. */
+void witness_cut(struct end *end, bool cut);
 void witness_gap(struct end *end, uint32_t psn);
 /* A request comes to this end, or a part of one. */
 void witness_request(struct end *end, uint32_t psn, bool kept);

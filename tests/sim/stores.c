@@ -45,11 +45,12 @@ static void check_order(const uint8_t *place, size_t size)
 	victim->placed = at + size;
 }
 
-static bool is_token(const void *place)
+static bool is_record(const void *place)
 {
 	const struct arena *arena = &victim->arena;
-	const uint8_t *start = arena_record(arena, ARENA_TOKENS, 0);
-	const uint8_t *end = start + victim->memory_sizes.tokens * sizeof(struct token_slot);
+	const enum arena_table table = (enum arena_table)victim->record_table;
+	const uint8_t *start = arena_record(arena, table, 0);
+	const uint8_t *end = arena_record(arena, table, arena_records(arena, table));
 
 	return (const uint8_t *)place >= start && (const uint8_t *)place < end;
 }
@@ -61,9 +62,9 @@ static bool count_store(const void *place, size_t size)
 		return false;
 	if (victim->placing)
 		check_order(place, size);
-	if (victim->token_stores && is_token(place)) {
-		victim->stores_left = victim->token_stores;
-		victim->token_stores = 0;
+	if (victim->record_stores && is_record(place)) {
+		victim->stores_left = victim->record_stores;
+		victim->record_stores = 0;
 	}
 	return victim->stores_left && --victim->stores_left == 0;
 }

@@ -234,14 +234,14 @@ static const struct {
 	uint32_t share;
 } themes[] = {
 	{ faults_alone, 4 },   { shared_receives, 1 },
-	{ congested, 1 },      { unreliable, 1 },
+	{ congested, 1 },      { unreliable, 2 },
 	{ dying, 2 },          { one_trouble, 1 },
 	{ short_requests, 2 }, { faults_in_trouble, 2 },
 	{ moving, 1 },         { undisturbed, 1 },
 	{ broken_off, 2 },
 };
 #define THEMES (sizeof(themes) / sizeof(themes[0]))
-#define SHARES 18u
+#define SHARES 19u
 
 static uint32_t theme_of(uint64_t seed, uint32_t chapter)
 {

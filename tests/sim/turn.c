@@ -97,6 +97,8 @@ static bool offer(struct sim_worker *worker, struct sim_buffer *buffer,
 	struct pktbuf *keep = buffer->unkept ? NULL : &buffer->packet;
 	const uint32_t oldest = end ? peek_oldest(&worker->host->arena, end->index) : 0;
 	const uint64_t accepted = count_accepted(worker);
+	const struct transport_stats *stats = transport_get_stats(worker->transport);
+	const uint64_t cuts = stats->rate_cuts;
 	bool kept;
 
 	worker->host->placing = true;
@@ -107,6 +109,8 @@ static bool offer(struct sim_worker *worker, struct sim_buffer *buffer,
 		sim_fail(world, "a frame was kept that must not be");
 	if (end == NULL)
 		return kept;
+	if (view->opcode == 0x81 && qp_get_state(worker->host->shared, end->index) == QP_RTS)
+		witness_cut(end, stats->rate_cuts != cuts);
 	if (count_accepted(worker) != accepted)
 		witness_accepted(end, count_accepted(worker) - accepted);
 	if (oldest != peek_oldest(&worker->host->arena, end->index)) {

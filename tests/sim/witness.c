@@ -9,8 +9,7 @@
 
 #include "witness.h"
 
-#define CUT_INTERVAL 50000u /* ns in which a second CNP changes nothing */
-#define CNP_DSCP     48u    /* the default */
+#define CNP_DSCP 48u /* the default */
 
 _Noreturn void witness_complain(const struct end *sender, const struct frame_facts *facts,
 				const char *what, uint64_t is, uint64_t due)

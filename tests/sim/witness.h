@@ -7,6 +7,7 @@
 
 #define PSNS         0x1000000u
 #define CNP_INTERVAL 50000u  /* ns */
+#define CUT_INTERVAL 50000u  /* ns in which a second CNP changes nothing */
 #define SOON         200000u /* ns in which an arrival has its consequences */
 
 /* --- witness.c -------------------------------------------------------------------- */

@@ -7,6 +7,10 @@
 #include "sim.h"
 #include "wire/icrc_method.h"
 
+#define WRONG_ROUNDS                                                                 \
+	3 /* unreliable queue pairs that end with a wrong request, one after another \
+	   */
+
 static unsigned int turn_workers(struct world *world)
 {
 	unsigned int done = 0, first = rng_below(&world->schedule, 2);
@@ -65,8 +69,18 @@ static uint32_t draw_opcode(struct rng *rng)
 	return opcode[rng_below(rng, sizeof(opcode))];
 }
 
+/* With the record of a token a bind begins, with that of its window it is nearly done. */
+static void die_over_record(struct host *host, struct rng *rng)
+{
+	static const uint8_t table[] = { ARENA_TOKENS, ARENA_SEGMENTS, ARENA_REGIONS,
+					 ARENA_WINDOWS };
+
+	host->record_table = table[rng_below(rng, sizeof(table))];
+	host->record_stores = rng_between(rng, 1, host->record_table == ARENA_TOKENS ? 14 : 5);
+}
+
 /*
- * Now and then a daemon dies: at once, somewhere within its next turns, while it changes a token,
+ * Now and then a daemon dies: at once, somewhere within its next turns, over what registers memory,
  * or over the next frame of some kind.
  */
 static void bring_death(struct world *world)
@@ -86,7 +100,7 @@ static void bring_death(struct world *world)
 	else if (rng_percent(rng, 20))
 		host->kill_in = rng_between(rng, 1, 60);
 	else if (rng_percent(rng, 30))
-		host->token_stores = rng_between(rng, 1, 14);
+		die_over_record(host, rng);
 	else if (rng_percent(rng, 70))
 		host->die_over = draw_opcode(rng);
 	else
@@ -213,6 +227,30 @@ static void check_counters(struct world *world)
 			 (unsigned long long)timeouts, (unsigned long long)retransmits);
 }
 
+static void end_loose(struct world *world, uint32_t number)
+{
+	loose_flush(&world->loose[number]);
+	for (int turns = 0; !loose_is_flushed(&world->loose[number]); turns++) {
+		turn(world);
+		if (turns > 100000)
+			sim_fail(world, "loose pair %u: its flush does not end", number);
+	}
+}
+
+/* The next ones take the place of those that have failed. */
+static void replace_loose(struct world *world)
+{
+	for (uint32_t i = 0; i < world->looses; i++) {
+		struct loose *loose = &world->loose[i];
+
+		end_loose(world, i);
+		loose_settle_end(&loose->end[0]);
+		loose_settle_end(&loose->end[1]);
+		loose_close(loose);
+		loose_open(world, i);
+	}
+}
+
 /* The last request of those that live is one that must fail. */
 static void fail_loose(struct world *world)
 {
@@ -238,15 +276,12 @@ static void fail_loose(struct world *world)
 
 static void close_loose(struct world *world)
 {
-	fail_loose(world);
-	for (uint32_t i = 0; i < world->looses; i++) {
-		loose_flush(&world->loose[i]);
-		for (int turns = 0; !loose_is_flushed(&world->loose[i]); turns++) {
-			turn(world);
-			if (turns > 100000)
-				sim_fail(world, "loose pair %u: its flush does not end", i);
-		}
+	for (int round = 0; round < WRONG_ROUNDS; round++) {
+		fail_loose(world);
+		replace_loose(world);
 	}
+	for (uint32_t i = 0; i < world->looses; i++)
+		end_loose(world, i);
 	loose_settle(world);
 	for (uint32_t i = 0; i < world->looses; i++)
 		loose_close(&world->loose[i]);
