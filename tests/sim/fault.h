@@ -125,6 +125,11 @@ void forge_future(struct world *world, const struct end *end, struct sim_buffer 
  * none.
  */
 const char *forge_again(struct world *world, const struct end *end, struct sim_buffer *buffer);
+/*
+ * A READ whose answer the requester has: asked for once more, from any packet and not as far as its
+ * end, which our own requester never does. False: it is none, or that was done before.
+ */
+bool forge_piece(struct world *world, const struct end *end, struct sim_buffer *buffer);
 /* Whether what forge_fault() has made of an answer goes no further. */
 bool forge_swallows(const struct end *receiver, const struct frame_facts *facts);
 /* A frame of a request whose fault the network makes: which one, or NULL. */

@@ -240,6 +240,40 @@ const char *forge_again(struct world *world, const struct end *end, struct sim_b
 	return what;
 }
 
+bool forge_piece(struct world *world, const struct end *end, struct sim_buffer *buffer)
+{
+	struct rng *rng = &world->weather;
+	const uint32_t mtu = end->pair->mtu;
+	const struct message *message;
+	struct frame_facts facts;
+	uint32_t number, packets, from, count, rest;
+	uint8_t *bth;
+
+	if (!frame_read(buffer->bytes, buffer->packet.length, &facts) || facts.opcode != 0x0c ||
+	    rng_percent(rng, 30))
+		return false;
+	number = witness_find(end->peer, facts.psn);
+	message = number ? witness_message(end->peer, number) : NULL;
+	if (message == NULL || message->kind != KIND_READ || message->packets < 2 ||
+	    message->piece_end || facts.psn != message->psn ||
+	    !peek_is_ghost(&end->peer->host->arena, end->peer->index,
+			   (message->psn + message->packets - 1) % PSNS))
+		return false;
+	bth = buffer->bytes + facts.bth;
+	packets = message->packets;
+	from = rng_below(rng, packets - 1);
+	count = rng_between(rng, 1, packets - 1 - from);
+	rest = rng_between(rng, 1, mtu);
+	put(bth + 9, facts.psn + from, 3);
+	put(bth + 12, get(bth + 12, 8) + (uint64_t)from * mtu, 8);
+	put(bth + 24, (count - 1) * mtu + rest, 4);
+	frame_repair(buffer->bytes, &facts);
+	witness_piece(end->peer, facts.psn, from + count, rest);
+	sim_log(world, "pair %u end %u: READ PSN %06x asked for from packet %u, %u bytes",
+		end->pair->number, end->side, facts.psn, from, (count - 1) * mtu + rest);
+	return true;
+}
+
 /* --- frames of a request that is to fail, made ------------------------------------- */
 
 /* A SEND in another place of its message, or a part of it that is a WRITE's. */

@@ -204,8 +204,11 @@ static void send_copy(struct world *world, unsigned int direction, const struct 
 	copy.buffer->packet.length = buffer->packet.length;
 	copy.buffer->rnr = buffer->rnr;
 	copy.buffer->gap = buffer->gap;
-	copy.buffer->again = rng_percent(rng, 25);
+	copy.buffer->again = rng_percent(rng, facts->opcode == 0x0c ? 50 : 25);
 	copy.due = world->now + world->config.delay_ns + rng_below(rng, most + 1);
+	/* Or when its answer has come, so that it can ask for any piece of it. */
+	if (facts->opcode == 0x0c && copy.buffer->again && rng_percent(rng, 50))
+		copy.due += rng_between(rng, 50000, 500000);
 	/* Or when there is a receive again, and its sender still waits for that. */
 	if (receiver && receiver->hold_receives > world->now && rng_percent(rng, 50))
 		copy.due = receiver->hold_receives + rng_below(rng, 5000);

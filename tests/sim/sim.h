@@ -212,7 +212,9 @@ struct message {
 	bool answered; /* READ: at all; up to which response last */
 	bool done;     /* and all of it, once */
 	uint32_t response;
-	uint32_t asks;    /* how many frames of it have left, and copies of them */
+	uint32_t asks; /* how many frames of it have left, and copies of them */
+	/* READ: once more as far as this packet only, the last one of so many bytes; 0: never. */
+	uint32_t piece_end, piece_rest;
 	uint64_t sent_at; /* its first packet, or where it was gone back to */
 };
 
@@ -595,6 +597,8 @@ bool witness_in_answer(const struct end *end, const struct op *op);
 /* Its message with this PSN, counted from 1 as an MSN is; 0: none that is remembered. */
 uint32_t witness_find(const struct end *end, uint32_t psn);
 const struct message *witness_message(const struct end *end, uint32_t number);
+/* A READ of this end, by its PSN, has been asked for once more up to there. */
+void witness_piece(struct end *end, uint32_t psn, uint32_t packets, uint32_t rest);
 /* A READ or atomic. */
 bool witness_returns(uint8_t kind);
 /* Nothing holds its frames back, and so delays what an arrival has set off. */

@@ -162,8 +162,14 @@ static void receive_one(struct sim_worker *worker, struct sim_buffer *buffer)
 
 	if (!buffer->take && wire_parse(buffer->bytes, buffer->packet.length, &view) != WIRE_OK)
 		sim_fail(world, "a frame is good, and a moment later it is not");
-	if (move_receive(worker, buffer, view.qpn) ||
-	    (buffer->again && receive_changed(worker, buffer, &view)))
+	if (move_receive(worker, buffer, view.qpn))
+		return;
+	end = buffer->again ? host_find_number(worker->host, view.qpn) : NULL;
+	if (end && forge_piece(world, end, buffer)) {
+		buffer->again = false;
+		pair_trouble(end->pair);
+	}
+	if (buffer->again && receive_changed(worker, buffer, &view))
 		return;
 	if (wire_parse(buffer->bytes, buffer->packet.length, &view) == WIRE_OK && buffer->future) {
 		end = host_find_number(worker->host, view.qpn);

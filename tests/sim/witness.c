@@ -95,6 +95,14 @@ void witness_copied(struct end *end, uint32_t psn)
 		end->message[(number - 1) % SIM_MESSAGES].asks++;
 }
 
+void witness_piece(struct end *end, uint32_t psn, uint32_t packets, uint32_t rest)
+{
+	const uint32_t number = witness_find(end, psn);
+
+	end->message[(number - 1) % SIM_MESSAGES].piece_end = packets;
+	end->message[(number - 1) % SIM_MESSAGES].piece_rest = rest;
+}
+
 bool witness_in_answer(const struct end *end, const struct op *op)
 {
 	const uint32_t number = op->kind == KIND_READ ? witness_find(end, op->psn) : 0;

@@ -82,7 +82,11 @@ static void check_response(struct end *sender, const struct frame_facts *facts)
 		return;
 	check_first(sender, facts, message);
 	last = facts->opcode == 0x0f || facts->opcode == 0x10;
-	witness_need(sender, facts, "being the last", last, packet + 1 == message->packets);
+	if (last && packet + 1 == message->piece_end)
+		witness_need(sender, facts, "the payload's length", facts->payload,
+			     message->piece_rest);
+	else if (packet + 1 != message->piece_end)
+		witness_need(sender, facts, "being the last", last, packet + 1 == message->packets);
 	if (packet == 0 && facts->opcode != 0x0d && facts->opcode != 0x10)
 		witness_complain(sender, facts, "the opcode", facts->opcode, 0x0d);
 	if (!last)
