@@ -30,10 +30,17 @@ static bool has_window(const struct end *end, enum window_state state)
 	return false;
 }
 
+static bool lacks_right(const struct end *owner)
+{
+	for (uint32_t i = 0; i < SIM_WINDOWS; i++)
+		if (fault_lacks_right(&owner->window[i]))
+			return true;
+	return false;
+}
+
 /* What few queue pairs can do wrong. */
 static bool possible_now(struct end *end, enum fault fault)
 {
-	struct rng *rng = &end->pair->world->traffic;
 	uint64_t unused;
 
 	switch (fault) {
@@ -41,7 +48,7 @@ static bool possible_now(struct end *end, enum fault fault)
 	case FAULT_NO_RECEIVE: return end->pair->strict;
 	case FAULT_READS_NONE: return end->connection.max_reads_out == 0;
 	case FAULT_QP_RIGHT: return end->peer->connection.remote_rights != RIGHTS_REMOTE;
-	case FAULT_RIGHT: return fault_lacks_right(&end->peer->window[rng_below(rng, SIM_WINDOWS)]);
+	case FAULT_RIGHT: return lacks_right(end->peer);
 	case FAULT_BIND_BOUND: return has_window(end, WINDOW_FREE) && has_window(end, WINDOW_BOUND);
 	case FAULT_TIED: return fault_foreign_tied(end) != NULL;
 	case FAULT_INVALIDATE_TOKEN: return fault_succeeded(end) != 0;
@@ -58,15 +65,17 @@ static bool possible_now(struct end *end, enum fault fault)
 static enum fault seldom_possible(struct end *end)
 {
 	static const enum fault seldom[] = {
-		FAULT_NO_RECEIVE,    FAULT_READS_NONE,       FAULT_QP_RIGHT,   FAULT_RIGHT,
-		FAULT_BIND_RIGHT,    FAULT_BIND_DOMAIN,      FAULT_BIND_BOUND, FAULT_FAST_REGISTER,
-		FAULT_SGE_TOKEN,     FAULT_SGE_RIGHT,        FAULT_TIED,       FAULT_RECEIVE_TOKEN,
-		FAULT_RECEIVE_SHAPE, FAULT_INVALIDATE_TOKEN,
+		FAULT_NO_RECEIVE,       FAULT_READS_NONE,  FAULT_QP_RIGHT,      FAULT_RIGHT,
+		FAULT_BIND_RIGHT,       FAULT_BIND_DOMAIN, FAULT_BIND_BOUND,    FAULT_FAST_REGISTER,
+		FAULT_SGE_TOKEN,        FAULT_TIED,        FAULT_RECEIVE_TOKEN, FAULT_RECEIVE_SHAPE,
+		FAULT_INVALIDATE_TOKEN,
 	};
 	const struct fault_deck *deck = end->pair->world->deck;
 	const uint32_t count = sizeof(seldom) / sizeof(seldom[0]);
 	const uint32_t start = rng_below(&end->pair->world->traffic, count);
 
+	if (deck->left[FAULT_SGE_RIGHT] && possible_now(end, FAULT_SGE_RIGHT))
+		return FAULT_SGE_RIGHT;
 	for (uint32_t i = 0; i < count; i++) {
 		const enum fault fault = seldom[(start + i) % count];
 

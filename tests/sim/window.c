@@ -312,10 +312,10 @@ static void choose_range(struct end *end, struct sim_window *window)
 
 	window->tied = !window->fast && rng_percent(rng, 50);
 	window->lent = NULL;
-	window->own = window->fast && rng_percent(rng, 40);
+	window->own = window->fast && rng_percent(rng, 50);
 	if (window->own) {
 		window->rights = 0;
-		window->offset = rng_percent(rng, 50) ? end->source : end->sink;
+		window->offset = rng_percent(rng, 65) ? end->source : end->sink;
 		window->length = AREA_SOURCE;
 		return;
 	}
@@ -325,7 +325,8 @@ static void choose_range(struct end *end, struct sim_window *window)
 		window->length = AREA_STRIP;
 		return;
 	}
-	window->rights = (rng_percent(rng, 40) ? 7 : rng_below(rng, 8)) * RIGHT_REMOTE_READ;
+	window->rights = (rng_percent(rng, window->fast ? 20 : 40) ? 7 : rng_below(rng, 8)) *
+			 RIGHT_REMOTE_READ;
 	window->length = rng_percent(rng, 50) ? rng_between(rng, LEAST_LENGTH, 1024)
 					      : rng_between(rng, LEAST_LENGTH, AREA_TARGET);
 	lend(end, window);
