@@ -93,15 +93,22 @@ static void check_payload(const struct end *sender, const struct frame_facts *fa
 
 /* --- in their time ---------------------------------------------------------------- */
 
-/* Behind a fence nothing leaves before the answers to all READs and atomics have come. */
+/* One that does not begin before the answers to all READs and atomics in front of it have come. */
+static bool waits_for_reads(const struct op *op)
+{
+	return op->kind == KIND_INVALIDATE || (op->sqe.flags & SHM_FLAG_READ_FENCE);
+}
+
+/* Nor does what stands behind it, since all begin in order. */
 static void check_fence(const struct end *sender, const struct frame_facts *facts,
 			const struct op *op)
 {
 	const uint32_t oldest = peek_oldest(&sender->host->arena, sender->index);
+	uint32_t fence = op->number;
 
-	if (!(op->sqe.flags & SHM_FLAG_READ_FENCE))
-		return;
-	for (uint32_t i = sender->head; i != op->number; i++) {
+	while (fence != sender->head && !waits_for_reads(sender->op[fence % SIM_RING]))
+		fence--;
+	for (uint32_t i = sender->head; i != fence; i++) {
 		const struct op *before = sender->op[i % SIM_RING];
 		const uint32_t last = before->psn + before->packets - 1;
 
