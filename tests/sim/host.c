@@ -312,7 +312,7 @@ static void create_tables(struct host *host)
 	host->sizes =
 		(struct transport_sizes){ .qps = 256,
 					  .cqs = 256,
-					  .srqs = 2 + SIM_WORKERS,
+					  .srqs = 2 + SIM_WORKERS + 2 * SIM_LOOSE,
 					  .addresses = 64,
 					  .resources = 256 * 16,
 					  .flights = world->config.flights * host->workers + 1,

@@ -60,6 +60,27 @@ static struct sim_cq *open_cq(struct loose_end *end, bool small, uint32_t which)
 	return cq;
 }
 
+/* One that no other queue pair has: so the order of its receives is known. */
+static void open_srq(struct loose_end *end)
+{
+	struct qp_config *q = &end->config;
+	struct srq_config config = { .session = SIM_SESSION,
+				     .pd = end->host->pd,
+				     .depth = q->receive_depth,
+				     .sge = 2,
+				     .home = end->worker };
+
+	config.memory_size = srq_memory_size(config.depth, config.sge);
+	config.memory = aligned_alloc(64, (config.memory_size + 63) & ~63ull);
+	if (config.memory == NULL)
+		loose_fail(end, "no memory for receives", 0);
+	memset(config.memory, 0, config.memory_size);
+	end->srq = config.memory;
+	end->srq_index = q->srq = srq_create(end->host->shared, &config);
+	if (q->srq == 0)
+		loose_fail(end, "no shared receive queue", 0);
+}
+
 static void open_queues(struct loose_end *end)
 {
 	struct world *world = end->loose->world;
@@ -86,6 +107,8 @@ static void open_queues(struct loose_end *end)
 		end->receive_cq = open_cq(end, small && end->small == NULL, 1);
 	q->send_cq = end->cq->index;
 	q->receive_cq = end->receive_cq->index;
+	if (rng_percent(rng, 30))
+		open_srq(end);
 	q->memory_size = qp_memory_size(q);
 	q->memory = aligned_alloc(64, (q->memory_size + 63) & ~63ull);
 	if (q->memory == NULL)
@@ -318,6 +341,32 @@ struct loose_end *loose_find(const struct host *host, uint32_t number)
 	return NULL;
 }
 
+static void check_path(struct loose_end *sender, const uint8_t *frame,
+		       const struct frame_facts *facts)
+{
+	const struct qp_path *path = &sender->path;
+	const uint8_t *ip = frame + facts->l3, *udp = frame + facts->bth - 8;
+	const uint32_t class = facts->v4 ? ip[1] : (ip[0] & 15u) << 4 | ip[1] >> 4;
+	const uint32_t port = (uint32_t)udp[0] << 8 | udp[1];
+
+	if (memcmp(frame, path->remote_mac, 6) != 0 || memcmp(frame + 6, path->local_mac, 6) != 0)
+		loose_fail(sender, "MAC address of a frame", facts->psn);
+	if (memcmp(ip + (facts->v4 ? 12 : 8), path->local_gid + (facts->v4 ? 12 : 0),
+		   facts->v4 ? 4 : 16) != 0 ||
+	    memcmp(ip + (facts->v4 ? 16 : 24), path->remote_gid + (facts->v4 ? 12 : 0),
+		   facts->v4 ? 4 : 16) != 0)
+		loose_fail(sender, "IP address of a frame", facts->psn);
+	/* Of the traffic class the lower two bits are for congestion. */
+	if (class >> 2 != path->traffic_class >> 2)
+		loose_fail(sender, "DSCP of a frame", class >> 2);
+	if (ip[facts->v4 ? 8 : 7] != path->hop_limit)
+		loose_fail(sender, "hop limit of a frame", ip[facts->v4 ? 8 : 7]);
+	if (sender->source_port == 0)
+		sender->source_port = port;
+	if (port < 0xc000 || port != sender->source_port)
+		loose_fail(sender, "source port of a frame", port);
+}
+
 void loose_sent(struct loose_end *sender, const uint8_t *frame, const struct frame_facts *facts)
 {
 	const uint32_t base = sender->loose->type == SHM_QP_UC ? 0x20 : 0x60;
@@ -332,9 +381,9 @@ void loose_sent(struct loose_end *sender, const uint8_t *frame, const struct fra
 	/* None is ever sent twice; who dies may have skipped some. */
 	if (ahead && (sender->host->generation == 0 || ahead > PSNS / 2))
 		loose_fail(sender, "PSN of a frame", facts->psn);
-	if (facts->ack_request || memcmp(frame, sender->path.remote_mac, 6) != 0 ||
-	    memcmp(frame + 6, sender->path.local_mac, 6) != 0)
+	if (facts->ack_request || facts->qpn != sender->peer->number)
 		loose_fail(sender, "head of a frame", facts->psn);
+	check_path(sender, frame, facts);
 	sender->next_psn = (facts->psn + 1) % PSNS;
 }
 
@@ -364,6 +413,8 @@ bool loose_event(struct host *host, const struct transport_event *event)
 			continue;
 		if (event->type == TRANSPORT_QP_FLUSHED)
 			end->flushed = true;
+		else if (event->type == TRANSPORT_QP_LAST_WQE && end->srq)
+			return true;
 		else if (event->type == TRANSPORT_QP_ERROR && end->loose->wild)
 			end->loose->dead = true;
 		else if (event->type == TRANSPORT_QP_ERROR && end->wrong)
@@ -388,6 +439,8 @@ void loose_show(struct host *host)
 		cq_set_memory(host->shared, end->cq->index, end->cq->memory);
 		cq_set_memory(host->shared, end->receive_cq->index, end->receive_cq->memory);
 		qp_set_memory(host->shared, end->index, end->config.memory);
+		if (end->srq)
+			srq_set_memory(host->shared, end->srq_index, end->srq);
 	}
 }
 
@@ -430,8 +483,9 @@ bool loose_is_flushed(const struct loose *loose)
 
 		if (end->flushed && end->small && end->small->memory->error)
 			continue;
+		/* What no message has taken stays in a shared queue. */
 		if (!end->flushed || end->head != end->tail ||
-		    end->receive_head != end->receive_tail)
+		    (end->receive_head != end->receive_tail && end->srq == NULL))
 			return false;
 	}
 	return true;
@@ -473,6 +527,9 @@ void loose_close(struct loose *loose)
 		region_deregister_finish(host->memory, loose->region[i]);
 		region_destroy(host->memory, loose->region[i]);
 		free(end->config.memory);
+		if (end->srq)
+			srq_destroy(host->shared, end->srq_index);
+		free(end->srq);
 		for (uint32_t k = 0; k < LOOSE_HISTORY; k++)
 			free(end->message[k].bytes);
 		end->index = 0;

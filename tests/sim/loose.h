@@ -32,9 +32,12 @@ struct loose_end {
 	struct qp_path path;
 	struct sim_cq *cq, *receive_cq; /* or both the same */
 	struct sim_cq *small;           /* one that is sure to be overrun, or NULL */
+	struct shm_srq *srq;            /* its receives, where they are no queue pair's */
+	uint32_t srq_index;
 	uint32_t ah;
 	uint32_t local, remote; /* tokens of a region over target and receives */
 	uint32_t next_psn;      /* of the next frame */
+	uint32_t source_port;   /* of all its frames; 0: none has left */
 	struct loose_message message[LOOSE_HISTORY];
 	uint32_t head, tail;                 /* requests in hand */
 	uint32_t receive_head, receive_tail; /* receives in hand */

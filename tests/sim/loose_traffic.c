@@ -110,7 +110,8 @@ static void ring(struct loose_end *end, struct shm_queue *queue)
 
 void loose_post_receive(struct loose_end *end)
 {
-	struct shm_queue *queue = &end->config.memory->receive;
+	struct shm_queue *queue = end->srq ? &end->srq->receive : &end->config.memory->receive;
+	void *memory = end->srq ? (void *)end->srq : (void *)end->config.memory;
 	const uint32_t at = end->receive_area + end->receive_tail % SLOTS * LOOSE_SLOT;
 	const uint32_t first = rng_below(&end->loose->world->traffic, end->loose->capacity + 1);
 	const struct shm_rqe rqe = { .request_context = end->receive_tail, .nsge = 2 };
@@ -119,14 +120,17 @@ void loose_post_receive(struct loose_end *end)
 		{ host_address(end->host, at + first + 8), end->loose->capacity - first,
 		  end->local },
 	};
-	uint8_t *slot = shm_queue_slot(end->config.memory, queue->offset, queue->stride,
-				       queue->slots, queue->tail);
+	uint8_t *slot =
+		shm_queue_slot(memory, queue->offset, queue->stride, queue->slots, queue->tail);
 
 	end->split[end->receive_tail % SLOTS] = first;
 	memcpy(slot, &rqe, sizeof(rqe));
 	memcpy(slot + sizeof(rqe), sge, sizeof(sge));
 	end->receive_tail++;
-	ring(end, queue);
+	if (end->srq)
+		shm_store_release(&queue->tail, queue->tail + 1);
+	else
+		ring(end, queue);
 }
 
 static uint32_t draw_size(struct loose_end *end, bool write)

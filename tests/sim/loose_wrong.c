@@ -6,10 +6,10 @@
 
 #define MULTICAST 0xffffffu
 
-static uint32_t make_address(struct loose_end *end, uint32_t pd)
+static uint32_t make_address(struct loose_end *end, uint32_t pd, uint32_t mtu)
 {
 	const struct ah_config config = {
-		.session = SIM_SESSION, .pd = pd, .path_mtu = 4096, .path = end->path
+		.session = SIM_SESSION, .pd = pd, .path_mtu = mtu, .path = end->path
 	};
 	const uint32_t ah = ah_create(end->host->shared, &config);
 
@@ -24,9 +24,9 @@ static uint32_t wrong_address(struct loose_end *end)
 	uint64_t grace;
 
 	switch (rng_below(&end->loose->world->traffic, 4)) {
-	case 0: end->other_ah = make_address(end, end->host->other_pd); return end->other_ah;
+	case 0: end->other_ah = make_address(end, end->host->other_pd, 4096); return end->other_ah;
 	case 1:
-		end->retired_ah = make_address(end, end->host->pd);
+		end->retired_ah = make_address(end, end->host->pd, 4096);
 		ah_destroy(end->host->shared, end->retired_ah, &grace);
 		return end->retired_ah;
 	case 2: return 0;
@@ -73,6 +73,7 @@ static void wrong_datagram(struct loose_end *end, struct shm_sqe *sqe, struct sh
 			   struct loose_message *m)
 {
 	struct rng *rng = &end->loose->world->traffic;
+	uint32_t mtu = end->loose->mtu;
 
 	sqe->mw = end->ah;
 	sqe->mr = LOOSE_QKEY;
@@ -83,7 +84,12 @@ static void wrong_datagram(struct loose_end *end, struct shm_sqe *sqe, struct sh
 		m->status = NT_INVALID_HANDLE;
 		break;
 	case 1:
-		sge->length = end->loose->mtu + one_or_more(rng, 2000);
+		/* The way there may take less than the queue pair does. */
+		if (mtu > 256 && rng_percent(rng, 50)) {
+			mtu /= 2;
+			sqe->mw = end->other_ah = make_address(end, end->host->pd, mtu);
+		}
+		sge->length = mtu + one_or_more(rng, 2000);
 		m->status = NT_INVALID_BUFFER_SIZE;
 		break;
 	default:
