@@ -52,7 +52,7 @@ struct qp_local {
 	bool paced;            /* and limits its rate */
 	bool held;             /* by its rate, in this turn */
 	bool cnp_due;          /* a marked frame is to be answered */
-	bool resend;           /* a timeout went back, and nothing has left since */
+	bool resend;           /* it went back, and nothing has left since */
 	bool silent;           /* the peer: a timeout since it last brought us forward */
 	uint16_t owed_verdict; /* of its error, not told yet; 0: none */
 

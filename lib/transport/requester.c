@@ -181,6 +181,7 @@ void requester_go_back(struct transport *t, struct qp *qp)
 	qp->cursor = qp->first_flight;
 	qp->cursor_packet = 0;
 	qp->unrequested = 0;
+	qp_local(t, qp)->resend = true;
 	requester_step_over(t, qp);
 }
 
@@ -232,7 +233,6 @@ void requester_timeout(struct transport *t, struct qp *qp)
 			return;
 		}
 		qp->retry_left--;
-		local->resend = true;
 		requester_read_lost(t, qp);
 	}
 	qp->flags &= ~QP_GAP_HANDLED;

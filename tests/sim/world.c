@@ -127,8 +127,9 @@ static void turn(struct world *world)
 	next = next_event(world);
 	if (++world->idle_turns > (next == UINT64_MAX && world->draining ? 50000 : 1000000))
 		sim_fail(world, "nothing happens any more, and not all is done");
+	/* After a second of silence nothing will come, and that has to be found out soon. */
 	if (next == UINT64_MAX || next <= world->now)
-		next = world->now + 1000;
+		next = world->now + (world->now - world->spoken > 1000000000 ? 1000000 : 1000);
 	world->now = next;
 }
 

@@ -433,6 +433,44 @@ Test(requester, b27_rnr_retry_7_is_endless)
 	cr_assert_eq(transport_get_stats(raw.end.worker[0])->timeouts, 0);
 }
 
+/* Timers run out while it cannot send again what it went back to: no try has failed. */
+static void stand_without_buffers(void)
+{
+	raw.end.room = 0;
+	for (int i = 0; i < 10; i++) {
+		raw.now += 1000000000;
+		settle();
+	}
+	cr_assert_eq(frames_out(), 0);
+	raw.end.room = 100;
+	settle();
+}
+
+Test(requester, b27_an_rnr_wait_without_buffers_costs_no_retry)
+{
+	post(SHM_WR_SEND, 1, 8);
+	for (int i = 0; i < 20; i++) {
+		cr_assert_eq(frames_out(), 1);
+		answer(S, 0x2c);
+		stand_without_buffers();
+	}
+	ack(S);
+	expect_cqe(raw.qp, 1, 0);
+	cr_assert_eq(transport_get_stats(raw.end.worker[0])->timeouts, 0);
+}
+
+Test(requester, what_a_nak_asks_for_again_waits_for_buffers)
+{
+	post(SHM_WR_SEND, 1, 8);
+	cr_assert_eq(frames_out(), 1);
+	answer(S, 0x60);
+	frames_out();
+	stand_without_buffers();
+	cr_assert_eq(frames_out(), 1);
+	ack(S);
+	expect_cqe(raw.qp, 1, 0);
+}
+
 Test(requester, rnr_retry_2_is_two)
 {
 	struct qp_connection connection = rig_connection();
