@@ -385,9 +385,11 @@ static unsigned int end_pair(struct pair *pair)
 static bool is_forgotten(const struct end *end)
 {
 	const struct world *world = end->pair->world;
+	const uint64_t progress = end->pair->progress;
+	const uint64_t since = world->spoken > progress ? world->spoken : progress;
 
 	return end->head != end->tail && end->connection.timeout && !in_error(end) &&
-	       world->now - world->spoken > world->longest_wait + 5000000000ull;
+	       world->now - since > world->longest_wait + 5000000000ull;
 }
 
 /* Each request completes or fails within bounded time, whatever the network does. */
