@@ -96,6 +96,9 @@ static void io_event(void *context, const struct transport_event *event)
 	host_may_die(worker->host);
 	sim_log(world, "host %u event %u of %u: %u async %u", worker->host->number, event->type,
 		event->object, event->value, event->async);
+	if (++worker->events > 100000)
+		sim_fail(world, "host %u: a turn of worker %u does not end", worker->host->number,
+			 worker->number);
 	if (event->type == TRANSPORT_SRQ_LIMIT || event->type == TRANSPORT_CQ_ERROR) {
 		if (event->type == TRANSPORT_SRQ_LIMIT)
 			srq_limit_event(worker->host, event->object, event->value);

@@ -349,7 +349,8 @@ struct sim_worker {
 	uint32_t arrived_head, arrived_tail, arrived_size;
 	uint32_t returned[SIM_RETURNS]; /* chains of records that others had */
 	uint32_t returns;
-	uint64_t turns; /* each ends with a quiescent state */
+	uint64_t turns;  /* each ends with a quiescent state */
+	uint32_t events; /* of this turn */
 };
 
 struct token_list {

@@ -243,6 +243,7 @@ static unsigned int run_turn(struct sim_worker *worker)
 	struct world *world = worker->host->world;
 	unsigned int done = 0;
 
+	worker->events = 0;
 	look_up(worker);
 	worker->room = UINT32_MAX;
 	if (world->config.transmit_room)
