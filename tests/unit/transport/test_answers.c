@@ -108,17 +108,24 @@ Test(answers, longest_message)
 	}
 }
 
-/* REQ-SEND-4: 128 READs of 2^16 packets each would be half of the circle. */
-Test(answers, b33_reads_do_not_take_half_the_circle)
+/* Each of 2^16 packets, more of them than half the circle holds. */
+static void open_for_long_reads(struct shm_sge *sge)
 {
 	struct qp_connection connection = rig_connection();
-	struct shm_sge sge[4];
 
 	connection.path_mtu = 256;
 	connection.max_reads_out = 200;
 	reopen(connection);
 	for (uint32_t i = 0; i < 4; i++)
 		sge[i] = sge_at(&raw.end, 0, RIG_MEMORY);
+}
+
+/* REQ-SEND-4: 128 READs of 2^16 packets each would be half of the circle. */
+Test(answers, b33_reads_do_not_take_half_the_circle)
+{
+	struct shm_sge sge[4];
+
+	open_for_long_reads(sge);
 	for (uint32_t i = 0; i < 140; i++) {
 		post_send(&raw.end, raw.qp,
 			  (struct shm_sqe){ .opcode = SHM_WR_READ, .request_context = i }, sge, 4);
@@ -138,14 +145,9 @@ Test(answers, b33_reads_do_not_take_half_the_circle)
 Test(answers, b33_nothing_passes_half_the_circle_behind_reads)
 {
 	const uint32_t half = 0x800000, packets = 1u << 16, rest = half - 1 - 127 * packets - 1;
-	struct qp_connection connection = rig_connection();
 	struct shm_sge sge[4];
 
-	connection.path_mtu = 256;
-	connection.max_reads_out = 200;
-	reopen(connection);
-	for (uint32_t i = 0; i < 4; i++)
-		sge[i] = sge_at(&raw.end, 0, RIG_MEMORY);
+	open_for_long_reads(sge);
 	for (uint32_t i = 0; i < 128; i++) {
 		if (i == 127)
 			sge[3].length -= (packets - rest) * 256;
